@@ -1,0 +1,1 @@
+"""Decide: rules as data, walked over typed facts; every answer can say why and why not."""

@@ -1,0 +1,43 @@
+"""The errors a user can meet. Each is one sentence; the command line prints it and exits with ``exit_code``."""
+
+from __future__ import annotations
+
+
+class AdvisorError(Exception):
+    """Base of everything the command line turns into one line on stderr instead of a traceback."""
+
+    exit_code = 2
+
+
+class InputError(AdvisorError):
+    """Something the user gave is wrong.
+
+    ``where`` is the file or flag, ``field`` the place inside it, ``found`` what stood there and ``expected`` what would
+    be right. The message is composed from them so that no caller forgets one.
+    """
+
+    def __init__(self, where: str, problem: str, *, field: str = "", found: object = None, expected: str = "") -> None:
+        self.where, self.problem, self.field, self.found, self.expected = where, problem, field, found, expected
+        text = f"{where}: "
+        if field:
+            text += f"{field}: "
+        text += problem
+        if found is not None:
+            text += f", found {found!r}"
+        if expected:
+            text += f"; expected {expected}"
+        super().__init__(text)
+
+
+class MissingPackageError(AdvisorError):
+    """A library that this step needs is not installed."""
+
+    def __init__(self, package: str, purpose: str, install: str = "") -> None:
+        hint = install or f"pip install {package}"
+        super().__init__(f"{package} is not installed, and {purpose} needs it; install it with `{hint}`")
+
+
+class RunError(AdvisorError):
+    """A run started but did not end well (out of memory, dead rank, time limit)."""
+
+    exit_code = 1

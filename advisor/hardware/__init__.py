@@ -1,0 +1,1 @@
+"""Hardware: what a machine has, read from it or from a profile."""

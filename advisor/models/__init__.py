@@ -1,0 +1,1 @@
+"""Models: what is named, found and known about it without loading any weights."""

@@ -1,0 +1,72 @@
+"""The facts of one model that everything else reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+Source = Literal["local", "catalogue", "cache", "hub"]
+Kind = Literal["causal", "seq2seq", "masked"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSpec:
+    """A model as resolved from a name, folder or config.json.
+
+    ``config`` is the text model's config.json content (plain JSON; with ``model_type``), enough for
+    ``transformers.AutoConfig.for_model``. ``parameters`` counts unique parameters (tied weights once); None when no
+    published or stored count is known, then the meta model counts. ``checkpoint_bytes`` is the size of the weight
+    files when an index or the files are there. ``dtype`` is the checkpoint's own ("bf16", "fp16", "fp32").
+    ``quantization_config`` is the checkpoint's own, if it is stored quantized.
+    """
+
+    name: str  # as the user will know it: Hub id or folder name
+    asked: str  # what was typed
+    loader_repo: str  # what from_pretrained should be given (Hub id or local path)
+    source: Source
+    kind: Kind
+    config: Mapping[str, Any]
+    parameters: int | None = None
+    active_parameters: int | None = None  # used a token, for mixture of experts; None for dense models
+    dtype: Literal["bf16", "fp16", "fp32"] = "bf16"
+    quantization_config: Mapping[str, Any] | None = None
+    checkpoint_bytes: int | None = None
+    path: Path | None = None  # local folder that holds the weights or config
+    trust_remote_code: bool = False
+    gated: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def model_type(self) -> str:
+        """The architecture's name in transformers."""
+        return str(self.config["model_type"])
+
+    def first(self, *keys: str, default: int | None = None) -> int | None:
+        """The first of several config keys that is set to a number (families name the same fact differently)."""
+        for key in keys:
+            value = self.config.get(key)
+            if isinstance(value, int) and not isinstance(value, bool):
+                return value
+        return default
+
+    @property
+    def layers(self) -> int:
+        """Number of decoder layers (encoder layers for an encoder; decoder layers for encoder-decoder)."""
+        return self.first("num_hidden_layers", "n_layer", "num_layers", "n_layers") or 0
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the residual stream."""
+        return self.first("hidden_size", "n_embd", "d_model") or 0
+
+    @property
+    def vocab_size(self) -> int:
+        """Rows of the embedding."""
+        return self.first("vocab_size") or 0
+
+    @property
+    def context_length(self) -> int | None:
+        """Longest position that the config allows, if it says so."""
+        return self.first("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")

@@ -1,0 +1,1 @@
+"""Time: load, step and token time from compute, memory and link rates."""
