@@ -73,7 +73,7 @@ def workload(
     strategy: str | None = None,
     then: str | None = None,
 ) -> Workload:
-    """Check every value and build the workload. Raises InputError naming the flag, the value and what would be right."""
+    """Check every value and build the workload. Raises InputError naming flag, value and what would be right."""
     _choice("--task", task, ("inference", "finetune"))
     _choice("--method", method, ("auto", "full", "lora", "qlora"))
     if task == "inference" and method != "auto":

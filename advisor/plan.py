@@ -6,6 +6,7 @@ when an engine wants a path.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Literal
 
@@ -156,8 +157,8 @@ def read_plan(path: Path) -> Plan:
         raise explain_validation(str(path), error) from error
 
 
-def write_plan(plan: Plan, path: Path) -> None:
-    """Write a plan whole. Never over a file that is no plan: raises InputError instead."""
+def check_writable(path: Path) -> None:
+    """Raise InputError unless a plan may be written to ``path``: a folder that can be written to, no foreign file."""
     if path.is_dir():
         raise InputError(str(path), "is a folder", expected="the name of a file to write")
     if path.exists():
@@ -166,7 +167,15 @@ def write_plan(plan: Plan, path: Path) -> None:
         except InputError:
             old = None
         if not isinstance(old, dict) or old.get("format") != PLAN_FORMAT:
-            raise InputError(
-                str(path), "exists and is not an advisor plan, so it is left alone", expected="another --out"
-            )
+            raise InputError(str(path), "exists and is no advisor plan, so it is left alone", expected="another --out")
+    folder = path.absolute().parent
+    while not folder.exists():
+        folder = folder.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise InputError(str(path), "cannot be written", expected="a writable folder")
+
+
+def write_plan(plan: Plan, path: Path) -> None:
+    """Write a plan whole. Never over a file that is no plan: raises InputError instead."""
+    check_writable(path)
     write_whole(path, plan.model_dump_json(indent=2, exclude_none=True) + "\n")

@@ -1,0 +1,1 @@
+"""Reports: one decision shown on a terminal, as JSON and as a page."""
