@@ -55,7 +55,7 @@ class CandidateResult(_Data):
     """One strategy and method at its best settings.
 
     ``gpu_peak`` is what each GPU needs for the run to survive, runtime bytes included; ``gpu_parts`` splits the fullest
-    GPU's live bytes at that moment, with "runtime" and "allocator" (what the allocator holds beyond live tensors) added.
+    GPU's need: its live bytes at that moment, "allocator" (held beyond live tensors) and "runtime".
     """
 
     strategy: str
@@ -90,7 +90,7 @@ class StepResult(_Data):
 
 
 class DecisionResult(_Data):
-    """The decision. ``strategy`` is None when nothing fits; then ``missing_bytes`` and ``ways_out`` say what would help."""
+    """The decision. ``strategy`` is None when nothing fits; ``missing_bytes`` and ``ways_out`` say what would help."""
 
     strategy: str | None
     method: str | None

@@ -1,0 +1,229 @@
+"""The answer on a terminal: the decision, a memory bar a candidate, the path through the tree, and why the others lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from advisor.report.result import parts_of
+from advisor.units import format_bytes, format_count, format_rate, format_seconds
+
+if TYPE_CHECKING:
+    from advisor.advise import Advice
+    from advisor.decide.types import Candidate
+    from advisor.hardware.profile import HardwareProfile
+    from advisor.job import Job
+    from advisor.timing.estimate import TimeEstimate
+
+# One colour and one letter a part: the letter carries the meaning where there is no colour.
+PART_STYLES: dict[str, tuple[str, str]] = {
+    "weights": ("blue", "W"),
+    "gradients": ("magenta", "G"),
+    "optimizer": ("yellow", "O"),
+    "activations": ("green", "A"),
+    "logits": ("cyan", "L"),
+    "kv_cache": ("bright_blue", "K"),
+    "buffers": ("bright_magenta", "B"),
+    "temporary": ("bright_yellow", "T"),
+    "allocator": ("bright_black", "a"),
+    "runtime": ("white", "R"),
+}
+_VERDICTS = {
+    "fits": ("green", "fits"),
+    "tight": ("yellow", "tight"),
+    "does_not_fit": ("red", "no"),
+    "refused": ("red", "-"),
+}
+
+
+def memory_bar(parts: dict[str, int], limit: int, scale: int, width: int) -> Text:
+    """A bar of ``width`` cells for ``scale`` bytes: the parts in order, and ``|`` where the card ends."""
+    bar = Text()
+    cells: list[tuple[str, str]] = []
+    filled = 0.0
+    for name, amount in parts.items():
+        style, letter = PART_STYLES.get(name, ("white", "?"))
+        before = round(filled / scale * width)
+        filled += amount
+        cells += [(letter, style)] * (round(filled / scale * width) - before)
+    cells = cells[:width] + [("·", "bright_black")] * (width - len(cells))
+    mark = min(width - 1, round(limit / scale * width))
+    for index, (letter, style) in enumerate(cells):
+        if index == mark:
+            bar.append("|", style="bold red")
+        else:
+            bar.append(letter, style=style)
+    return bar
+
+
+def describe_machine(machine: HardwareProfile) -> str:
+    """One line: cards, memory, host."""
+    if not machine.gpus:
+        cards = "no GPU"
+    else:
+        cards = " + ".join(f"{gpu.count} x {gpu.name} ({format_bytes(machine.capacity(gpu))})" for gpu in machine.gpus)
+    nodes = f"{machine.nodes} nodes of " if machine.nodes > 1 else ""
+    host = machine.host.memory_available or machine.host.memory_total
+    link = (
+        f", {machine.links.gpu_to_gpu_kind} {format_rate(machine.links.gpu_to_gpu)}" if machine.links.gpu_to_gpu else ""
+    )
+    return f"{machine.name}: {nodes}{cards}{link}, host RAM {format_bytes(host)}"
+
+
+def describe_job(job: Job) -> str:
+    """One line with every setting that a reader would ask for."""
+    items = [f"micro batch {job.micro_batch_size}", f"sequence {job.sequence_length}"]
+    if job.trains:
+        items.append(f"accumulation {job.gradient_accumulation_steps} (global batch {job.global_batch_size})")
+        items.append("gradient checkpointing" if job.gradient_checkpointing else "no gradient checkpointing")
+        items.append(job.optimizer)
+        if job.lora:
+            targets = job.lora.target_modules
+            names = targets if isinstance(targets, str) else ",".join(targets)
+            items.append(f"LoRA rank {job.lora.rank} on {names}")
+    else:
+        items.append(f"{job.max_new_tokens} new tokens")
+    items += [job.precision, job.attention, f"{job.gpus} GPU{'s' if job.gpus != 1 else ''}"]
+    if job.nodes > 1:
+        items.append(f"{job.nodes} nodes")
+    if job.quantization:
+        items.append(job.quantization)
+    if job.offload_optimizer:
+        items.append(f"optimizer on {job.offload_optimizer}")
+    if job.offload_param:
+        items.append(f"parameters on {job.offload_param}")
+    if job.expandable_segments:
+        items.append("expandable segments")
+    return ", ".join(items)
+
+
+def describe_time(time: TimeEstimate | None) -> str:
+    """The speed in a few words; "unknown" where the machine's rates are not known."""
+    if time is None:
+        return ""
+    margin = f" ±{time.error:.0%}" if time.error else ""
+    if time.step_seconds is not None:
+        return f"{format_seconds(time.step_seconds)}/step{margin}"
+    if time.decode_tokens_per_second is not None:
+        return f"{time.decode_tokens_per_second:.3g} tok/s{margin}"
+    return "speed unknown"
+
+
+def _limit(advice: Advice) -> int:
+    return max(advice.machine.capacities, default=0)
+
+
+def _candidate_rows(advice: Advice, width: int) -> Table:
+    limit = _limit(advice)
+    needs = [candidate.budget.fullest.needed for candidate in advice.decision.candidates if _has_gpus(candidate)]
+    # A hopeless candidate must not squeeze the others: bars end at 1.5 times the card.
+    scale = max(int(limit * 1.1), min(max(needs, default=1), int(limit * 1.5)), 1)
+    narrow = width < 100
+    table = Table(box=None, padding=(0, 1), show_edge=False, expand=False)
+    table.add_column("candidate", no_wrap=True)
+    table.add_column("")
+    if not narrow:
+        table.add_column(f"memory of the fullest GPU ( | = card, {format_bytes(limit)})", no_wrap=True)
+    table.add_column("GPU", justify="right", no_wrap=True)
+    table.add_column("host", justify="right", no_wrap=True)
+    table.add_column("speed", justify="right", no_wrap=True)
+    bar_width = max(16, min(48, width - 74))
+    for candidate in advice.decision.candidates:
+        style, word = _VERDICTS[candidate.verdict]
+        chosen = candidate is advice.decision.chosen
+        cells: list[RenderableType] = [
+            Text(("> " if chosen else "  ") + candidate.label, style="bold" if chosen else ""),
+            Text(word, style=style),
+        ]
+        if _has_gpus(candidate):
+            assert candidate.budget is not None
+            bar: RenderableType = memory_bar(parts_of(candidate), limit, scale, bar_width)
+            gpu = format_bytes(candidate.budget.fullest.needed)
+        else:
+            bar, gpu = Text(""), ""
+        if not narrow:
+            cells.append(bar)
+        host = format_bytes(candidate.budget.host_ram) if candidate.budget else ""
+        table.add_row(*cells, gpu, host, describe_time(candidate.time))
+    return table
+
+
+def _has_gpus(candidate: Candidate) -> bool:
+    return candidate.budget is not None and bool(candidate.budget.gpus)
+
+
+def _legend(advice: Advice) -> Text:
+    seen: dict[str, None] = {}
+    for candidate in advice.decision.candidates:
+        seen.update(dict.fromkeys(parts_of(candidate)))
+    text = Text("  ")
+    for name in PART_STYLES:
+        if name in seen:
+            style, letter = PART_STYLES[name]
+            text.append(letter, style=style)
+            text.append(f" {name}  ", style="dim")
+    return text
+
+
+def _heading(text: str) -> Text:
+    return Text(f"\n{text}", style="bold")
+
+
+def _bullets(items: tuple[str, ...] | list[str]) -> list[Text]:
+    return [Text.assemble("  - ", item) for item in items]
+
+
+def advice_view(advice: Advice, written: Path | None, width: int) -> Group:
+    """The whole answer as one renderable."""
+    decision, model = advice.decision, advice.model
+    out: list[RenderableType] = []
+    parameters = (
+        f"{format_count(model.parameters)} parameters" if model.parameters else "parameters counted from config"
+    )
+    out.append(Text.assemble((model.name, "bold"), f"  {parameters}, {model.model_type}, from {model.source}"))
+    out.append(Text(describe_machine(advice.machine), style="dim"))
+    out.extend(Text(f"  note: {note}", style="dim") for note in (*model.notes, *advice.machine.notes))
+    out.append(Text(f"\n{decision.sentence}", style="bold green" if decision.chosen else "bold red"))
+    if decision.chosen and decision.chosen.job:
+        out.append(Text(f"  {describe_job(decision.chosen.job)}"))
+    out.extend(Text(f"  given up: {text}", style="yellow") for text in decision.given_up)
+    if decision.candidates:
+        out += [_heading("Candidates"), _candidate_rows(advice, width), _legend(advice)]
+    if decision.path:
+        out.append(_heading("Path through the rules"))
+        for step in decision.path:
+            answer = ("yes", "green") if step.answer else ("no", "red")
+            out.append(Text.assemble(f"  {step.code}  {step.ask} ", answer, f" -> {step.to}"))
+            failing = [condition for condition in step.conditions if not condition.holds] or list(step.conditions)
+            for condition in failing[:2]:
+                seen = ", ".join(f"{name} = {value}" for name, value in condition.values)
+                out.append(Text(f"           {condition.text}" + (f"   ({seen})" if seen else ""), style="dim"))
+    if decision.why_not:
+        out.append(_heading("Why not the others"))
+        out.extend(Text.assemble("  ", (label, "bold"), f": {reason}") for label, reason in decision.why_not)
+    if decision.changes:
+        out += [_heading("What would change the answer"), *_bullets(decision.changes)]
+    if decision.ways_out:
+        out += [_heading("Nearest ways out"), *_bullets(decision.ways_out)]
+    if advice.plan is not None:
+        for step in advice.plan.steps:
+            if step.estimators:
+                out.append(_heading("The engine's own estimate"))
+                out.extend(Text(f"  {name}: {value}", style="dim") for name, value in step.estimators.items())
+            if step.advice:
+                out += [_heading(f"Advice for {step.name}"), *_bullets(step.advice)]
+    if written is not None:
+        out.append(Text(f"\nWrote {written}. Run it with: advisor apply {written}", style="bold"))
+    return Group(*out)
+
+
+def show_advice(advice: Advice, written: Path | None) -> None:
+    """Print the answer on stdout, as wide as the terminal (100 columns when piped)."""
+    import sys
+
+    console = Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else 120)
+    console.print(advice_view(advice, written, console.width))
