@@ -1,4 +1,4 @@
-"""The answer on a terminal: the decision, a memory bar a candidate, the path through the tree, and why the others lost."""
+"""The answer on a terminal: the decision, a memory bar a candidate, the path, and why the others lost."""
 
 from __future__ import annotations
 
