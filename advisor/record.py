@@ -107,7 +107,7 @@ class Measurement(_Part):
     ``host_ram`` is the fall of the machine's available memory. ``step_seconds`` is one optimizer step.
     """
 
-    outcome: Literal["ok", "oom"]
+    outcome: Literal["ok", "oom", "failed"]
     gpu_allocated: tuple[int, ...] | None = None
     gpu_reserved: tuple[int, ...] | None = None
     gpu_used: tuple[int, ...] | None = None

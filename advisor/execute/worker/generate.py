@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.execute.status import Status
 from advisor.execute.worker import model as models
-from advisor.execute.worker.zero import assert_partitioned, assert_placed
+from advisor.execute.worker.zero import assert_partitioned, assert_placed, initialise
 from advisor.plan import Plan, PlanStep
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def generate(plan: Plan, step: PlanStep, task: Task, status: Status) -> None:
         # The config object must live as long as the model: transformers keeps a weak reference.
         from transformers.integrations import HfDeepSpeedConfig
 
+        initialise()
         config = HfDeepSpeedConfig(task.deepspeed_config)
     elif job.strategy == "tensor_parallel" and not torch.distributed.is_initialized():
         torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.execute.status import Status
 from advisor.execute.worker import model as models
 from advisor.execute.worker.data import random_rows, read_samples, rows
-from advisor.execute.worker.zero import assert_not_data_parallel, assert_partitioned
+from advisor.execute.worker.zero import assert_engine, assert_not_data_parallel, assert_partitioned, initialise
 from advisor.job import Job
 from advisor.plan import Plan, PlanStep
 
@@ -42,7 +42,8 @@ def arguments(job: Job, task: Task) -> Any:
         "dataloader_num_workers": 0,
         "disable_tqdm": True,
         "seed": task.seed,
-        "use_cpu": not torch.cuda.is_available(),
+        # accelerate leaves DeepSpeed out, silently, when it is told to use the CPU.
+        "use_cpu": not torch.cuda.is_available() and not zero,
     }
     if task.save_every:
         options["save_steps"] = task.save_every
@@ -61,6 +62,8 @@ def train(plan: Plan, step: PlanStep, task: Task, status: Status) -> None:
     import transformers
 
     job = step.job
+    if job.strategy in ("zero2", "zero3"):
+        initialise()
     settings = arguments(job, task)
     transformers.set_seed(task.seed)
     data: Any
@@ -97,6 +100,8 @@ def train(plan: Plan, step: PlanStep, task: Task, status: Status) -> None:
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             wrapped = trainer.model_wrapped
             assert_not_data_parallel(wrapped)
+            if job.strategy in ("zero2", "zero3"):
+                assert_engine(wrapped, stage=2 if job.strategy == "zero2" else 3)
             if job.strategy == "zero3":
                 assert_partitioned(trainer.model, world)
             status.write("ready", device=str(args.device), processes=args.world_size)

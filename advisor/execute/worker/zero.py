@@ -7,6 +7,17 @@ from contextlib import contextmanager
 from typing import Any
 
 
+def initialise() -> None:
+    """Start DeepSpeed's communication before any model is made.
+
+    zero.Init reads the world size from it, and believes in one process when it is not there (case A11).
+    """
+    import deepspeed
+    import torch
+
+    deepspeed.init_distributed("nccl" if torch.cuda.is_available() else "gloo", verbose=False)
+
+
 @contextmanager
 def kept_deepspeed_config(unset: Callable[[], None]) -> Iterator[None]:
     """Without transformers' registered DeepSpeed config inside the block (so nothing is partitioned), with it after."""
@@ -36,6 +47,15 @@ def assert_partitioned(model: Any, world_size: int) -> None:
             raise RuntimeError("ZeRO-3 was planned but a sampled parameter's partition is too small to be one")
         if not persistent and world_size > 1 and parameter.numel() == parameter.ds_numel and parameter.numel() > 0:
             raise RuntimeError("ZeRO-3 was planned but is not active: a sampled parameter is held whole")
+
+
+def assert_engine(wrapped: Any, stage: int) -> None:
+    """Raise RuntimeError unless the Trainer's model is a DeepSpeed engine of the planned stage."""
+    found = getattr(wrapped, "zero_optimization_stage", None)
+    if found is None:
+        raise RuntimeError(f"ZeRO-{stage} was planned but the model is a plain {type(wrapped).__name__}")
+    if found() != stage:
+        raise RuntimeError(f"ZeRO-{stage} was planned but DeepSpeed runs stage {found()}")
 
 
 def assert_not_data_parallel(model: Any) -> None:

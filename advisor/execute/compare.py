@@ -1,0 +1,133 @@
+"""Predicted beside measured: what the plan promised, what the run took, and the record of it."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from advisor.cache import version_of
+from advisor.execute.supervise import Outcome
+from advisor.hardware.profile import HardwareProfile
+from advisor.plan import Plan, PlanStep
+from advisor.record import Measurement, RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One figure: bytes, seconds or tokens a second by its name's ending. None where it is not known."""
+
+    name: str
+    predicted: float | None
+    measured: float | None
+
+    @property
+    def error(self) -> float | None:
+        """Signed fraction: predicted over measured, less one."""
+        if not self.predicted or not self.measured:
+            return None
+        return self.predicted / self.measured - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All figures of a run, and the measurement they came from."""
+
+    lines: tuple[Line, ...]
+    measurement: Measurement
+
+    def record(self, plan: Plan, step: PlanStep, machine: HardwareProfile, outcome: Outcome) -> RunRecord:
+        """The run as a record for ``advisor validate``."""
+        from advisor.execute.apply import allocator_cap
+
+        packages = ("torch", "transformers", "accelerate", "deepspeed", "bitsandbytes", "peft")
+        software = {name: version for name in packages if (version := version_of(name))}
+        return RunRecord.of(
+            step.job,
+            self.measurement,
+            id=f"{plan.model.name.split('/')[-1]}-{step.job.strategy}-{time.strftime('%Y%m%dT%H%M%S')}",
+            model=plan.model.name,
+            hardware=machine.name,
+            gpu_memory_cap=allocator_cap(plan, step),
+            software=software,
+        )
+
+
+def compare(step: PlanStep, outcome: Outcome) -> Comparison:
+    """Hold an outcome against the step's promise."""
+    measured = measure(step, outcome)
+    promise = step.promise
+    fullest = max(promise.gpus, key=lambda gpu: gpu.required + gpu.runtime) if promise.gpus else None
+
+    def top(values: tuple[int, ...] | None) -> int | None:
+        return max(values) if values else None
+
+    lines = (
+        Line("gpu_allocated", fullest.allocated if fullest else None, top(measured.gpu_allocated)),
+        Line("gpu_reserved", fullest.reserved if fullest else None, top(measured.gpu_reserved)),
+        Line("gpu_used", fullest.reserved + fullest.runtime if fullest else None, top(measured.gpu_used)),
+        Line("host_ram", promise.host_ram, measured.host_ram),
+        Line("load_seconds", promise.load_seconds, measured.load_seconds),
+        Line("step_seconds", promise.step_seconds, measured.step_seconds),
+        Line("prefill_seconds", promise.prefill_seconds, measured.prefill_seconds),
+        Line("decode_tokens_per_second", promise.decode_tokens_per_second, measured.decode_tokens_per_second),
+    )
+    return Comparison(tuple(line for line in lines if line.predicted or line.measured), measured)
+
+
+def measure(step: PlanStep, outcome: Outcome) -> Measurement:
+    """What a run's events and the watcher's peaks say, in the record's terms."""
+    events = outcome.events
+    allocated, reserved, runtime = _peaks(step, events)
+    steps = [event["seconds"] for event in events if event["event"] == "step" and event["rank"] == 0]
+    timed = [seconds for seconds in steps if seconds is not None]
+    loaded = [event for event in events if event["event"] == "loaded"]
+    used = tuple(outcome.peaks.gpu_used[: len(allocated)]) if allocated else tuple(outcome.peaks.gpu_used)
+    return Measurement(
+        outcome="oom" if outcome.ending == "oom" else "ok" if outcome.ok else "failed",
+        gpu_allocated=allocated or None,
+        gpu_reserved=reserved or None,
+        gpu_used=used or None,
+        gpu_load_allocated=_load_peaks(step, loaded) or None,
+        runtime_overhead=runtime,
+        host_ram=outcome.peaks.host_ram,
+        load_seconds=max((event["seconds"] for event in loaded), default=None),
+        step_seconds=statistics.median(timed) if timed else None,
+        prefill_seconds=_median(events, "prefill", "seconds"),
+        decode_tokens_per_second=_median(events, "decode", "tokens_per_second"),
+        wall_seconds=outcome.seconds,
+        parameters=loaded[0]["parameters"] if loaded else None,
+    )
+
+
+def _median(events: tuple[dict[str, Any], ...], name: str, field: str) -> float | None:
+    values = [event[field] for event in events if event["event"] == name and event["rank"] == 0]
+    return statistics.median(values) if values else None
+
+
+def _peaks(step: PlanStep, events: tuple[dict[str, Any], ...]) -> tuple[tuple[int, ...], tuple[int, ...], int | None]:
+    """(allocated, reserved) by GPU and the runtime bytes, from each rank's last word."""
+    last = {event["rank"]: event["peaks"] for event in events if event.get("peaks")}
+    if not last:
+        return (), (), None
+    runtime = max(peaks["runtime"] for peaks in last.values())
+    if step.job.world_size == 1:
+        peaks = last[min(last)]
+        cards = max(1, step.job.gpus)
+        return tuple(peaks["allocated"][:cards]), tuple(peaks["reserved"][:cards]), runtime
+    ordered = [last[rank] for rank in sorted(last)]
+    return (
+        tuple(peaks["allocated"][peaks["device"]] for peaks in ordered),
+        tuple(peaks["reserved"][peaks["device"]] for peaks in ordered),
+        runtime,
+    )
+
+
+def _load_peaks(step: PlanStep, loaded: list[dict[str, Any]]) -> tuple[int, ...]:
+    if not loaded or not loaded[0]["allocated"]:
+        return ()
+    if step.job.world_size == 1:
+        return tuple(loaded[0]["allocated"][: max(1, step.job.gpus)])
+    ordered = sorted(loaded, key=lambda event: event["rank"])
+    return tuple(max(event["allocated"]) for event in ordered)

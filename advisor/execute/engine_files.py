@@ -1,0 +1,33 @@
+"""The files that engines want as paths: written beside the plan, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from advisor.files import write_whole
+from advisor.plan import PlanStep
+
+
+def write_engine_files(step: PlanStep, folder: Path) -> dict[str, str]:
+    """Write the step's DeepSpeed json, accelerate yaml and device map; returns the places of a launch by name."""
+    places: dict[str, str] = {}
+    if step.deepspeed is not None:
+        path = folder / f"{step.name}.deepspeed.json"
+        write_whole(path, json.dumps(step.deepspeed, indent=2) + "\n")
+        places["deepspeed_config"] = str(path.absolute())
+    if step.accelerate is not None:
+        import yaml
+
+        values = dict(step.accelerate)
+        section = values.get("deepspeed_config")
+        if isinstance(section, dict) and "deepspeed_config_file" in section and "deepspeed_config" in places:
+            values["deepspeed_config"] = {**section, "deepspeed_config_file": places["deepspeed_config"]}
+        path = folder / f"{step.name}.accelerate.yaml"
+        write_whole(path, yaml.safe_dump(values, sort_keys=False))
+        places["accelerate_config"] = str(path.absolute())
+    if step.device_map is not None:
+        path = folder / f"{step.name}.device_map.json"
+        write_whole(path, json.dumps(step.device_map, indent=2) + "\n")
+        places["device_map"] = str(path.absolute())
+    return places
