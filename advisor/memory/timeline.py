@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-EventKind = Literal["alloc", "free", "phase", "enter", "exit", "grad"]
+EventKind = Literal["alloc", "free", "phase", "enter", "exit", "grad", "op"]
 
 
 class Event(NamedTuple):
@@ -21,6 +21,9 @@ class Event(NamedTuple):
     "step", "prefill", "decode"), ``step`` in ``key`` (0, 1, …). enter/exit: ``part`` is the qualified name of a module
     that owns parameters or is a layer ("model.layers.1.self_attn.q_proj"), ``key`` 0 for its forward and 1 for its
     backward. grad: the gradient of parameter ``part`` was accumulated, final for this backward; ``size`` its bytes.
+    op: an operator that launches device work (:mod:`advisor.memory.operators` makes these): ``key`` its floating point
+    operations, ``size`` the bytes it reads and writes, ``part`` its kind and dtype ("matmul:bf16"). Memory ignores them;
+    the time model reads them.
     """
 
     kind: EventKind
