@@ -139,6 +139,11 @@ class RunRecord(_Part):
         """Dotted names of fields that this version does not know and therefore ignored."""
         return tuple(_unknown(self, ""))
 
+    @property
+    def load_from(self) -> str | None:
+        """The checkpoint that was read; None when random weights were made in place."""
+        return self.workload.load_from or self.strategy.load_from
+
     def job(self) -> Job:
         """The run as a Job. Raises InputError when a size in ``max_memory`` has no unit."""
         work, how = self.workload, self.strategy

@@ -1,0 +1,1 @@
+"""Predicted beside measured: run records held against the same models that plans are made with."""
