@@ -43,7 +43,7 @@ PREDICTOR = Predictor(resolve=lambda name: MODEL, profile=profile, memory=memory
 
 
 def record(
-    name: str, outcome: str = "ok", cap: int | None = None, hardware: str = "card", **parts: object
+    label: str, outcome: str = "ok", cap: int | None = None, hardware: str = "card", **parts: object
 ) -> RunRecord:
     work = {"task": "finetune", "method": "full", "micro_batch_size": 1, "sequence_length": 8}
     how = {"name": "single", "gpus": 1}
