@@ -1,18 +1,35 @@
-"""What one operator costs: floating point operations and bytes moved, as an ``op`` event for the time model.
+"""What one operator costs: floating point operations and bytes moved, for the time model.
 
-The tracer calls :func:`operator_event` for every operator that it sees; operators that launch nothing (views, empty
-allocations) give None. Attention that the tracer replaces by a stand-in is described by :func:`attention_event`.
+The tracer calls :func:`operator_cost` for every operator that it sees; operators that launch nothing (views, empty
+allocations) give None. Attention that the tracer replaces by a stand-in is described by :func:`attention_cost`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import prod
-from typing import Any
+from math import log2, prod
+from typing import Any, NamedTuple
 
-from advisor.memory.timeline import Event
 
-# Names of torch dtypes as the event's second half; whatever is missing here moves bytes but has no matrix rate.
+class Cost(NamedTuple):
+    """One operator. ``kind`` is matmul, attention or other; ``dtype`` as a Job names it, "none" for other types."""
+
+    kind: str
+    dtype: str
+    flops: float  # multiply and add count as two; matrix products and attention only
+    moved: float  # bytes read and written
+
+    @property
+    def label(self) -> str:
+        """Operators of one label may be summed: alike in kind, dtype and, within a factor of two, in FLOPs a byte.
+
+        So the larger of time by arithmetic and time by traffic is still right for the sum.
+        """
+        intensity = round(log2(self.flops / self.moved)) if self.flops and self.moved else 0
+        return f"{self.kind}:{self.dtype}:{intensity}"
+
+
+# Names of torch dtypes; whatever is missing here moves bytes but has no matrix rate.
 _DTYPES = {
     "torch.bfloat16": "bf16",
     "torch.float16": "fp16",
@@ -53,8 +70,8 @@ _MATMULS: Mapping[str, tuple[int, int]] = {
 }
 
 
-def operator_event(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, out: Any) -> Event | None:
-    """The op event of one call of an ``OpOverload`` with its arguments and result; None when it launches nothing.
+def operator_cost(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, out: Any) -> Cost | None:
+    """The cost of one call of an ``OpOverload`` with its arguments and result; None when it launches nothing.
 
     A matrix product of (m, k) by (k, n) counts 2·m·k·n operations. Bytes are those of all tensors read and written,
     each at most as large as its storage (an expanded tensor is read from its source).
@@ -74,13 +91,13 @@ def operator_event(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | N
     flops = _flops(schema.name, args, outputs)
     kind = "matmul" if flops else "other"
     lead = args[_MATMULS[schema.name][0]] if schema.name in _MATMULS else (inputs or outputs)[0]
-    return Event("op", flops, read + written, f"{kind}:{_DTYPES.get(str(lead.dtype), 'none')}")
+    return Cost(kind, _DTYPES.get(str(lead.dtype), "none"), flops, read + written)
 
 
-def attention_event(
+def attention_cost(
     query: tuple[int, int, int, int], keys: int, kv_heads: int, dtype: str, *, causal: bool, backward: bool
-) -> Event:
-    """The op event of a fused attention kernel.
+) -> Cost:
+    """The cost of a fused attention kernel.
 
     ``query`` is (batch, heads, tokens, head width), ``keys`` the length of keys and values, ``dtype`` "bf16", "fp16"
     or "fp32". Forward is two matrix products, backward five (the flash kernel makes the scores again); a causal mask
@@ -90,10 +107,10 @@ def attention_event(
     # Query row i of a causal square sees i + 1 keys; a shorter query at the end of the keys sees nearly all.
     seen = keys - (tokens - 1) / 2 if causal and keys >= tokens else float(keys)
     products = 5 if backward else 2
-    flops = int(products * 2 * batch * heads * tokens * seen * width)
+    flops = float(products * 2 * batch * heads * tokens * seen * width)
     element = 4 if dtype == "fp32" else 2
     moved = element * batch * width * (2 * heads * tokens + 2 * kv_heads * keys)
-    return Event("op", flops, moved * (3 if backward else 1), f"attention:{dtype}")
+    return Cost("attention", dtype, flops, moved * (3 if backward else 1))
 
 
 def _is_view(schema: Any) -> bool:
