@@ -46,6 +46,7 @@ class Options:
     packed: bool = False
     steps: int | None = None
     epochs: float = 1.0
+    learning_rate: float | None = None
     save_every: int | None = None
     resume: Path | None = None
     output: Path = Path("advisor-output")
@@ -133,7 +134,7 @@ def _warnings(checked: Preflight, options: Options) -> tuple[str, ...]:
 
 
 def _places(step: PlanStep, path: Path, options: Options) -> dict[str, str]:
-    places = write_engine_files(step, path.with_suffix(".files"))
+    places = write_engine_files(step, path.with_suffix(".files"), options.learning_rate)
     if options.hostfile is not None:
         if not options.hostfile.is_file():
             raise InputError(str(options.hostfile), "is not there", expected="a hostfile, `HOST slots=N` a line")
@@ -162,6 +163,7 @@ def _run(
             "rehearse": options.rehearse,
             "steps": options.steps or (REHEARSAL_STEPS if options.rehearse else None),
             "epochs": options.epochs,
+            "learning_rate": options.learning_rate,
             "data": str(options.data.absolute()) if options.data else None,
             "packed": options.packed,
             "output": str(options.output.absolute()),

@@ -9,12 +9,18 @@ from advisor.files import write_whole
 from advisor.plan import PlanStep
 
 
-def write_engine_files(step: PlanStep, folder: Path) -> dict[str, str]:
-    """Write the step's DeepSpeed json, accelerate yaml and device map; returns the places of a launch by name."""
+def write_engine_files(step: PlanStep, folder: Path, learning_rate: float | None = None) -> dict[str, str]:
+    """Write the step's DeepSpeed json, accelerate yaml and device map; returns the places of a launch by name.
+
+    ``learning_rate`` replaces the one of the DeepSpeed json's optimizer.
+    """
     places: dict[str, str] = {}
     if step.deepspeed is not None:
         path = folder / f"{step.name}.deepspeed.json"
-        write_whole(path, json.dumps(step.deepspeed, indent=2) + "\n")
+        config = json.loads(json.dumps(step.deepspeed))
+        if learning_rate is not None and "optimizer" in config:
+            config["optimizer"].setdefault("params", {})["lr"] = learning_rate
+        write_whole(path, json.dumps(config, indent=2) + "\n")
         places["deepspeed_config"] = str(path.absolute())
     if step.accelerate is not None:
         import yaml

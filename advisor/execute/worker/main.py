@@ -28,6 +28,7 @@ class Task(BaseModel):
     rehearse: bool = False
     steps: int | None = None  # optimizer steps; None: the whole data
     epochs: float = 1.0
+    learning_rate: float | None = None
     data: str | None = None
     packed: bool = False
     output: str

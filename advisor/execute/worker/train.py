@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,10 +51,28 @@ def arguments(job: Job, task: Task) -> Any:
     if job.gradient_checkpointing:
         options["gradient_checkpointing_kwargs"] = {"use_reentrant": False}
     if zero:
+        # transformers compares the two and refuses what differs, so the DeepSpeed file is the one that says.
+        options |= _optimizer_settings(json.loads(Path(task.deepspeed_config or "").read_text(encoding="utf-8")))
         options["deepspeed"] = task.deepspeed_config
+    elif task.learning_rate is not None:
+        options["learning_rate"] = task.learning_rate
     if job.strategy == "ddp":
         options["ddp_find_unused_parameters"] = False
     return TrainingArguments(**options)
+
+
+def _optimizer_settings(config: dict[str, Any]) -> dict[str, Any]:
+    """TrainingArguments for what a DeepSpeed json fixes about the optimizer."""
+    parameters = config.get("optimizer", {}).get("params", {})
+    settings: dict[str, Any] = {}
+    for key, argument in (("lr", "learning_rate"), ("weight_decay", "weight_decay"), ("eps", "adam_epsilon")):
+        if isinstance(parameters.get(key), (int, float)):
+            settings[argument] = parameters[key]
+    if isinstance(parameters.get("betas"), list):
+        settings["adam_beta1"], settings["adam_beta2"] = parameters["betas"]
+    if isinstance(config.get("gradient_clipping"), (int, float)):
+        settings["max_grad_norm"] = config["gradient_clipping"]
+    return settings
 
 
 def train(plan: Plan, step: PlanStep, task: Task, status: Status) -> None:

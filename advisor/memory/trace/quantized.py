@@ -1,0 +1,149 @@
+"""bitsandbytes' layers as the GPU runs them, for fake tensors: what they hold and what they allocate.
+
+Sources: bitsandbytes 0.50, bitsandbytes/autograd/_functions.py (MatMul4Bit, MatMul8bitLt) and nn/modules.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from advisor.memory.operators import Cost
+from advisor.memory.trace.recorder import Recorder
+
+BLOCK = 64  # weights that share one scale in nf4
+NESTED = 256  # scales that share one scale of scales (double quantization)
+
+
+def nf4_bytes(numel: int) -> int:
+    """Device bytes of ``numel`` weights in nf4 with double quantization."""
+    blocks = -(-numel // BLOCK)
+    return -(-numel // 2) + blocks + 4 * -(-blocks // NESTED)
+
+
+class _Nf4(torch.autograd.Function):
+    """Dequantizes the weight for the product and again for the backward; keeps neither."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, layer: Any) -> Any:
+        ctx.layer = layer
+        weight = _dequantized(layer, x)
+        return torch.nn.functional.linear(x, weight, layer.bias)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return torch.matmul(grad, _dequantized(ctx.layer, grad)), None
+
+
+def _dequantized(layer: Any, like: Any) -> Any:
+    """The weight in the compute dtype, as the dequantization kernel writes it."""
+    count = layer.in_features * layer.out_features
+    if Recorder.current is not None:
+        moved = count * like.element_size() + nf4_bytes(count)
+        Recorder.current.operator(Cost("other", "none", 0.0, moved))
+    return torch.empty((layer.out_features, layer.in_features), dtype=like.dtype, device=like.device)
+
+
+class _Int8(torch.autograd.Function):
+    """Quantizes the input by rows, multiplies in int8, and scales the int32 result back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, layer: Any) -> Any:
+        half = x.to(torch.float16)
+        rows = half.reshape(-1, half.shape[-1])
+        quantized = torch.empty(rows.shape, dtype=torch.int8, device=x.device)
+        scales = torch.empty((rows.shape[0],), dtype=torch.float32, device=x.device)
+        result = torch.empty((rows.shape[0], layer.out_features), dtype=torch.int32, device=x.device)
+        out = torch.empty((rows.shape[0], layer.out_features), dtype=torch.float16, device=x.device)
+        if Recorder.current is not None:
+            count, lines = layer.in_features * layer.out_features, rows.shape[0]
+            moved = count + rows.numel() + 4 * result.numel()
+            Recorder.current.operator(Cost("other", "none", 0.0, 3.0 * rows.numel()))
+            Recorder.current.operator(Cost("matmul", "int8", 2.0 * count * lines, moved))
+            Recorder.current.operator(Cost("other", "none", 0.0, 6.0 * result.numel()))
+        del quantized, scales, result
+        ctx.layer, ctx.dtype, ctx.width = layer, x.dtype, x.shape
+        return out.reshape(*x.shape[:-1], layer.out_features).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        layer = ctx.layer
+        weight = torch.empty((layer.out_features, layer.in_features), dtype=grad.dtype, device=grad.device)
+        return torch.matmul(grad, weight), None
+
+
+class FakeQuantizedLinear(torch.nn.Module):
+    """A linear layer whose weight is quantized storage. Has what PEFT looks for in a linear layer."""
+
+    def __init__(self, linear: Any, kind: str) -> None:
+        super().__init__()
+        self.in_features, self.out_features, self.kind = linear.in_features, linear.out_features, kind
+        count = self.in_features * self.out_features
+        if kind == "nf4":
+            # One block stands for the packed weights, scales and scales of scales: three storages on the device.
+            blocks = -(-count // BLOCK)
+            self.weight = _frozen(torch.empty((-(-count // 2), 1), dtype=torch.uint8, device="meta"))
+            self.register_buffer("absmax", torch.empty((blocks,), dtype=torch.uint8, device="meta"))
+            self.register_buffer("nested", torch.empty((-(-blocks // NESTED),), dtype=torch.float32, device="meta"))
+        else:
+            self.weight = _frozen(torch.empty((self.out_features, self.in_features), dtype=torch.int8, device="meta"))
+            self.register_buffer("scales", torch.empty((self.out_features,), dtype=torch.float32, device="meta"))
+        self.bias = linear.bias
+
+    def forward(self, x: Any) -> Any:
+        """The product, in the input's dtype."""
+        return (_Nf4 if self.kind == "nf4" else _Int8).apply(x, self)
+
+
+def _frozen(tensor: Any) -> Any:
+    return torch.nn.Parameter(tensor, requires_grad=False)
+
+
+class LoraQuantizedLinear(torch.nn.Module):
+    """PEFT's LoRA on a quantized layer (peft/tuners/lora/bnb.py): the base's result is cloned, adapters run in fp32."""
+
+    def __init__(self, base: FakeQuantizedLinear, rank: int, dtype: Any) -> None:
+        super().__init__()
+        self.base_layer = base
+        self.lora_A = torch.nn.Linear(base.in_features, rank, bias=False, dtype=dtype, device="meta")
+        self.lora_B = torch.nn.Linear(rank, base.out_features, bias=False, dtype=dtype, device="meta")
+
+    def forward(self, x: Any) -> Any:
+        """Base result plus the scaled adapter."""
+        result = self.base_layer(x)
+        if self.base_layer.kind == "nf4":
+            result = result.clone()
+        kind = result.dtype
+        low = x.to(self.lora_A.weight.dtype)
+        output = self.lora_B(self.lora_A(low)) * 2.0
+        if output.dtype != kind:
+            output = output.to(kind)
+        return result + output
+
+
+def quantize(made: Any, kind: str) -> None:
+    """Replace every linear layer but the output head, as transformers' quantizer does."""
+    head = made.get_output_embeddings()
+    for name, module in list(made.named_modules()):
+        if isinstance(module, torch.nn.Linear) and module is not head:
+            owner, _, leaf = name.rpartition(".")
+            setattr(made.get_submodule(owner), leaf, FakeQuantizedLinear(module, kind))
+
+
+def adapt_quantized(made: Any, rank: int, targets: str | tuple[str, ...], dtype: Any) -> None:
+    """Put LoRA on the quantized layers (all, or those named), and freeze the rest."""
+    for parameter in made.parameters():
+        parameter.requires_grad_(False)
+    for name, module in list(made.named_modules()):
+        owner, _, leaf = name.rpartition(".")
+        if isinstance(module, FakeQuantizedLinear) and (targets == "all-linear" or leaf in targets):
+            setattr(made.get_submodule(owner), leaf, LoraQuantizedLinear(module, rank, dtype))
+
+
+def prepare_for_kbit(made: Any) -> None:
+    """What peft.prepare_model_for_kbit_training does to memory: everything left in 16 bits becomes fp32."""
+    for module in made.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            if parameter.dtype in (torch.float16, torch.bfloat16):
+                setattr(module, name, _frozen(torch.empty(parameter.shape, dtype=torch.float32, device="meta")))
