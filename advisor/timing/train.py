@@ -1,0 +1,173 @@
+"""Seconds of one optimizer step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from advisor.job import Job
+from advisor.memory.stretch import parameters
+from advisor.memory.timeline import Parameter
+from advisor.memory.trace.types import Trace
+from advisor.timing.optimizer import optimizer_seconds, zero_step_seconds
+from advisor.timing.rates import (
+    MICRO_STEP_SECONDS,
+    QUANTIZED_LAYER_SECONDS,
+    STEP_SECONDS,
+    ZERO3_GATHER_SECONDS,
+    ZERO3_MODULE_SECONDS,
+    ZERO_GRADIENT_SECONDS,
+    Rates,
+)
+from advisor.timing.work import device_seconds, phases, quantized_layers
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Counts of a model's parameters that the time of a step depends on."""
+
+    bytes_all: int
+    numel: int
+    trainable: int
+    trainable_tensors: int
+    trainable_bytes: int
+    modules: int  # that own parameters
+    gathered: int  # of those, with a parameter above ZeRO-3's persistence threshold
+
+    @classmethod
+    def of(cls, parameters: tuple[Parameter, ...], persistence_threshold: int) -> Weights:
+        """Count ``parameters``."""
+        owners: dict[str, bool] = {}
+        for parameter in parameters:
+            owner = parameter.name.rpartition(".")[0]
+            owners[owner] = owners.get(owner, False) or parameter.numel > persistence_threshold
+        trained = [parameter for parameter in parameters if parameter.trainable]
+        return cls(
+            bytes_all=sum(parameter.storage_bytes for parameter in parameters),
+            numel=sum(parameter.numel for parameter in parameters),
+            trainable=sum(parameter.numel for parameter in trained),
+            trainable_tensors=len(trained),
+            trainable_bytes=sum(parameter.numel * parameter.dtype_bytes for parameter in trained),
+            modules=len(owners),
+            gathered=sum(owners.values()),
+        )
+
+
+def step_parts(job: Job, trace: Trace, rates: Rates) -> dict[str, float] | None:
+    """One optimizer step in parts (seconds, which add up); None where the machine lacks a needed rate.
+
+    ``compute`` and ``memory`` are the device's, ``launch`` what the host's Python takes longer than the device,
+    ``communication`` and ``offload`` what does not hide behind both.
+    """
+    work = phases(trace)
+    forward, backward = work["forward"], work["backward"]
+    weights = Weights.of(parameters(trace), job.zero.param_persistence_threshold)
+    sides = [device_seconds(phase, rates) for phase in (forward, backward)]
+    if sides[0] is None or sides[1] is None:
+        return None
+    micro = job.gradient_accumulation_steps
+    copies = _bucket_bytes(job, weights) / rates.memory if rates.memory else 0.0
+    compute = (sides[0][0] + sides[1][0]) * micro
+    memory = (sides[0][1] + sides[1][1] + copies) * micro
+    device = compute + memory
+    # A checkpointed layer is run again in Python inside the backward.
+    again = forward.operators if job.gradient_checkpointing else 0
+    host = forward.operators + min(again, backward.operators)
+    host_seconds = micro * (
+        host * rates.launch
+        + max(0, backward.operators - again) * rates.backward_launch
+        + _deepspeed_seconds(job, weights)
+        + _quantized_seconds(job, trace)
+    )
+    moved = _communication(job, weights, rates)
+    step = _step(job, weights, rates)
+    if moved is None or step is None:
+        return None
+    hidden, exposed = moved
+    busy = max(device, host_seconds)
+    parts = {
+        "compute": compute,
+        "memory": memory,
+        "launch": busy - device + micro * MICRO_STEP_SECONDS + STEP_SECONDS,
+        "communication": max(0.0, hidden - busy) + exposed,
+        "optimizer": step,
+    }
+    if job.offload_param is not None:
+        offload = _parameter_traffic(job, weights, rates)
+        if offload is None:
+            return None
+        parts["offload"] = offload
+    return parts
+
+
+def _bucket_bytes(job: Job, weights: Weights) -> float:
+    """Bytes that gradients move on a card on their way through the buckets of one micro-step.
+
+    DDP copies each gradient into its flat bucket and back; DeepSpeed copies it in, averages it, copies its part out.
+    """
+    if job.strategy == "ddp" and job.gpus > 1:
+        return 4.0 * weights.trainable_bytes
+    return 12.0 * weights.trainable if job.strategy in ("zero2", "zero3") else 0.0
+
+
+def _deepspeed_seconds(job: Job, weights: Weights) -> float:
+    """DeepSpeed's Python in one micro-step."""
+    if job.strategy not in ("zero2", "zero3"):
+        return 0.0
+    seconds = weights.trainable_tensors * ZERO_GRADIENT_SECONDS
+    if job.strategy == "zero3":
+        passes = 3 if job.gradient_checkpointing else 2
+        seconds += passes * (weights.modules * ZERO3_MODULE_SECONDS + weights.gathered * ZERO3_GATHER_SECONDS)
+    return seconds
+
+
+def _quantized_seconds(job: Job, trace: Trace) -> float:
+    """bitsandbytes' Python in one micro-step."""
+    if job.quantization is None:
+        return 0.0
+    passes = 3 if job.gradient_checkpointing else 2
+    return passes * QUANTIZED_LAYER_SECONDS[job.quantization] * quantized_layers(parameters(trace))
+
+
+def _communication(job: Job, weights: Weights, rates: Rates) -> tuple[float, float] | None:
+    """(seconds that overlap with the step's work, seconds that do not) of the collectives of one optimizer step.
+
+    Ring collectives over n ranks move (n - 1) / n of the bytes for a gather or a reduce-scatter, twice that for an
+    all-reduce. DDP and ZeRO-3 overlap with the backward; DeepSpeed's stage 2 does not by default.
+    """
+    world = job.data_parallel_size
+    if world == 1:
+        return 0.0, 0.0
+    if rates.link is None:
+        return None
+    ring = (world - 1) / world / rates.link
+    if job.strategy == "ddp":
+        buckets = weights.trainable_bytes / 25e6 + 1  # DDP's bucket_cap_mb
+        return 2 * ring * weights.trainable_bytes + buckets * rates.collective, 0.0
+    micro = job.gradient_accumulation_steps
+    gradients = weights.trainable * 2 * ring * micro  # 16-bit, reduced every micro-step
+    if job.strategy == "zero2":
+        overlaps = job.zero.overlap_comm is True
+        back = weights.trainable * 2 * ring  # the new weights
+        return (gradients, back) if overlaps else (0.0, gradients + back)
+    passes = 3 if job.gradient_checkpointing else 2
+    gathers = weights.bytes_all * ring * passes * micro
+    latency = weights.gathered * passes * micro * rates.collective
+    return gathers + gradients + latency, 0.0
+
+
+def _step(job: Job, weights: Weights, rates: Rates) -> float | None:
+    if job.strategy in ("zero2", "zero3"):
+        return zero_step_seconds(job, rates, weights.trainable, job.gpus, max(1, job.gpus // job.nodes))
+    itemsize = weights.trainable_bytes / max(1, weights.trainable)
+    return optimizer_seconds(job, rates, weights.trainable, weights.trainable_tensors, itemsize)
+
+
+def _parameter_traffic(job: Job, weights: Weights, rates: Rates) -> float | None:
+    """Seconds that a rank's own shard takes from the host to the card, once each pass."""
+    source = rates.to_gpu if job.offload_param == "cpu" else rates.disk
+    if source is None:
+        return None
+    passes = 3 if job.gradient_checkpointing else 2
+    share = weights.bytes_all / job.gpus
+    readers = 1 if job.offload_param == "cpu" else max(1, job.gpus // job.nodes)  # one disk serves all ranks
+    return job.gradient_accumulation_steps * passes * share * readers / source
