@@ -16,7 +16,7 @@ from advisor.models.spec import ModelSpec
 
 # Decode steps that are laid out one by one; a longer generation is represented by as many, evenly spread over it, so
 # that growing caches meet the allocator as they would.
-DECODE_STEPS = 24
+DECODE_STEPS = 32
 # What cuBLAS takes from torch's allocator for its workspace: (bytes on compute capability 9.0, elsewhere), from
 # aten/src/ATen/cuda/CUDABlas.cpp (parseChosenWorkspaceSize).
 CUBLAS_WORKSPACE_HOPPER = 32 << 20
@@ -83,7 +83,8 @@ class _Builder:
             self._alloc(param.storage_bytes, "weights")
         if buffers:
             self._alloc(buffers, "weights")
-        self._alloc(CUBLAS_WORKSPACE_HOPPER if hopper else CUBLAS_WORKSPACE, "temporary")
+        self._workspace = CUBLAS_WORKSPACE_HOPPER if hopper else CUBLAS_WORKSPACE
+        self._handles = 0
 
     def _alloc(self, size: int, part: str) -> tuple[int, int]:
         self._next += 1
@@ -93,7 +94,13 @@ class _Builder:
     def _free(self, key: int, size: int, part: str) -> None:
         self.events.append(Event("free", key, size, part))
 
-    def _replay(self, parts: Iterator[Part], number: int, keep: frozenset[int]) -> dict[int, tuple[int, int, str]]:
+    def _handle(self, phase: str, label: str) -> None:
+        """The first matrix product of a thread takes cuBLAS's workspace; autograd runs the backward in its own."""
+        if label.startswith("matmul") and self._handles < (2 if phase == "backward" else 1):
+            self._handles += 1
+            self._alloc(self._workspace, "temporary")
+
+    def _replay(self, parts: Iterator[Part], number: int) -> dict[int, tuple[int, int, str]]:
         """Lay parts of the stretched step down; returns what is still alive, by the stretched key."""
         alive: dict[int, tuple[int, int, str]] = {}
         phase = ""
@@ -106,6 +113,7 @@ class _Builder:
                     assert moment.operator is not None
                     _, flops, moved, label = moment.operator
                     self.events.append(Event("op", flops, moved, label))
+                    self._handle(phase, label)
                 elif moment.kind > 0:
                     assert moment.life is not None
                     key, size = self._alloc(moment.life.size, moment.life.part)
@@ -123,7 +131,7 @@ class _Builder:
         micro = [0] if job.gradient_accumulation_steps == 1 else [0, 1]
         for at in micro:
             chosen = (p for p in whole.parts if p.segment.phase in ("forward", "backward") and p.segment.step == at)
-            alive |= self._replay(chosen, number, frozenset())
+            alive |= self._replay(chosen, number)
             # Only gradients outlive a micro step; the rest (inputs) goes when the loop takes the next batch.
             for key in [key for key, value in alive.items() if value[2] != "gradients"]:
                 self._free(*alive.pop(key))
@@ -151,7 +159,14 @@ class _Builder:
         prefill = [part for part in whole.parts if part.segment.phase == "prefill"]
         first = [part for part in whole.parts if part.segment.phase == "decode" and part.segment.step == 0]
         last = [part for part in whole.parts if part.segment.phase == "decode" and part.segment.step == 1]
-        alive = self._replay(iter(prefill), 0, frozenset())
+        # A short generation comes first, as in every run that warms up: what it leaves cached shapes the next.
+        alive = self._replay(iter(prefill), 0)
+        warm = [value for value in alive.values() if value[2] == "kv_cache"]
+        if job.max_new_tokens > 1:
+            warm = self._decode(first, last, 0.0, 0, warm, 1)
+        for value in (*warm, *(value for value in alive.values() if value[2] != "kv_cache")):
+            self._free(*value)
+        alive = self._replay(iter(prefill), 1)
         cache = [value for value in alive.values() if value[2] == "kv_cache"]
         rest = [value for value in alive.values() if value[2] != "kv_cache"]
         total = max(0, job.max_new_tokens - 1)

@@ -122,6 +122,9 @@ def attention(recorder: Recorder) -> Any:
         scale: float | None = None, enable_gqa: bool = False,
     ) -> Any:  # fmt: skip
         q, k, v = query, key, value
+        low = CudaAutocast.active
+        if low is not None:  # attention is on autocast's lower list
+            q, k, v = (tensor.to(low) if tensor.dtype == torch.float32 else tensor for tensor in (q, k, v))
         if q.dim() == 3:
             return sdpa(q[None], k[None], v[None], attn_mask, dropout_p, is_causal, scale, enable_gqa)[0]
         same_heads = k.shape[1] == q.shape[1] and k.shape[0] == q.shape[0]
@@ -174,9 +177,11 @@ def dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False
 class CudaAutocast(TorchFunctionMode):
     """Autocast with CUDA's operator lists; the fake CPU's own lists differ (softmax and layer norm stay low there)."""
 
+    active: Any = None  # the lower dtype, inside the block
+
     def __init__(self, dtype: Any) -> None:
         super().__init__()
-        self._dtype = dtype
+        self.dtype = dtype
         self._cache: dict[int, tuple[Any, Any]] = {}
         functional = torch.nn.functional
         self._low = {
@@ -198,10 +203,10 @@ class CudaAutocast(TorchFunctionMode):
         if value.is_leaf and value.requires_grad:  # cast once, kept until the autocast block ends
             kept = self._cache.get(id(value))
             if kept is None:
-                kept = (value, value.to(self._dtype))
+                kept = (value, value.to(self.dtype))
                 self._cache[id(value)] = kept
             return kept[1]
-        return value.to(self._dtype)
+        return value.to(self.dtype)
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -211,6 +216,15 @@ class CudaAutocast(TorchFunctionMode):
         elif function in self._high:
             args = tuple(_raise(value) for value in args)
         return function(*args, **kwargs)
+
+    def __enter__(self) -> CudaAutocast:
+        CudaAutocast.active = self.dtype
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        CudaAutocast.active = None
+        super().__exit__(*error)
 
     def forget(self) -> None:
         """What leaving the autocast block does: the cast weights are dropped."""

@@ -76,8 +76,9 @@ class _Int8(torch.autograd.Function):
 class FakeQuantizedLinear(torch.nn.Module):
     """A linear layer whose weight is quantized storage. Has what PEFT looks for in a linear layer."""
 
-    def __init__(self, linear: Any, kind: str) -> None:
+    def __init__(self, linear: Any, kind: str, compute: Any) -> None:
         super().__init__()
+        self.compute = compute
         self.in_features, self.out_features, self.kind = linear.in_features, linear.out_features, kind
         count = self.in_features * self.out_features
         if kind == "nf4":
@@ -92,8 +93,10 @@ class FakeQuantizedLinear(torch.nn.Module):
         self.bias = linear.bias
 
     def forward(self, x: Any) -> Any:
-        """The product, in the input's dtype."""
-        return (_Nf4 if self.kind == "nf4" else _Int8).apply(x, self)
+        """The product, computed in the compute dtype and given back in the input's."""
+        if self.kind == "int8":
+            return _Int8.apply(x, self)
+        return _Nf4.apply(x.to(self.compute), self).to(x.dtype)
 
 
 def _frozen(tensor: Any) -> Any:
@@ -122,13 +125,13 @@ class LoraQuantizedLinear(torch.nn.Module):
         return result + output
 
 
-def quantize(made: Any, kind: str) -> None:
-    """Replace every linear layer but the output head, as transformers' quantizer does."""
+def quantize(made: Any, kind: str, compute: Any) -> None:
+    """Replace every linear layer but the output head, as transformers' quantizer does; ``compute`` is a torch dtype."""
     head = made.get_output_embeddings()
     for name, module in list(made.named_modules()):
         if isinstance(module, torch.nn.Linear) and module is not head:
             owner, _, leaf = name.rpartition(".")
-            setattr(made.get_submodule(owner), leaf, FakeQuantizedLinear(module, kind))
+            setattr(made.get_submodule(owner), leaf, FakeQuantizedLinear(module, kind, compute))
 
 
 def adapt_quantized(made: Any, rank: int, targets: str | tuple[str, ...], dtype: Any) -> None:

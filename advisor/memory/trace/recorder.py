@@ -27,6 +27,7 @@ class Recorder(TorchDispatchMode):
         self.paused = False
         self._index: dict[Segment, int] = {}
         self._current = -1
+        self._pending: Segment | None = None
         self._position = 0
         self._open: dict[int, int] = {}  # storage id -> interval number
         self._intervals: list[list[Any]] = []
@@ -34,8 +35,13 @@ class Recorder(TorchDispatchMode):
         self._operators: list[list[Operator]] = []
         Recorder.current = self
 
+    def enter_at_next(self, segment: Segment) -> None:
+        """Go to a segment when the next operator runs: what is freed until then belongs to the one before."""
+        self._pending = segment
+
     def enter(self, segment: Segment) -> None:
         """Go to a segment, new or known (a phase may come back to it)."""
+        self._pending = None
         if segment not in self._index:
             self._index[segment] = len(self.segments)
             self.segments.append(segment)
@@ -77,6 +83,8 @@ class Recorder(TorchDispatchMode):
             self._intervals[number][4:6] = [self._current, self._next()]
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self._pending is not None:
+            self.enter(self._pending)
         out = function(*args, **(kwargs or {}))
         import torch
 

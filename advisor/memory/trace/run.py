@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ def run(model: ModelSpec, job: Job) -> Trace:
         made = build(model, config, job, "eager" if job.attention == "eager" else "sdpa")
         made = _adapt(made, job)
         recorder = Recorder()
-        with FakeTensorMode(allow_non_fake_inputs=True), recorder, cuda_kernels(recorder):
+        with FakeTensorMode(allow_non_fake_inputs=True), recorder, cuda_kernels(recorder), _unpacked():
             recorder.enter(Segment("load", 0, "", BEFORE))
             made = made.to_empty(device="cpu")
             _base(made, job).tie_weights()
@@ -70,6 +70,20 @@ def _quiet() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
+@contextmanager
+def _unpacked() -> Iterator[None]:
+    """Without a mask given, transformers looks into the position ids for packed samples, which fake tensors cannot
+    answer, and then makes a mask to be safe. A real batch without padding needs none."""
+    from transformers import masking_utils
+
+    before = masking_utils.find_packed_sequence_indices
+    masking_utils.find_packed_sequence_indices = lambda position_ids: None
+    try:
+        yield
+    finally:
+        masking_utils.find_packed_sequence_indices = before
+
+
 def _logit_bytes(model: ModelSpec, job: Job) -> int:
     """Bytes of one 16-bit copy of the logits, less a little: what is larger and born near the loss is a copy of them."""
     tokens = job.micro_batch_size * (job.sequence_length if job.trains else 1)
@@ -87,7 +101,7 @@ def _base(made: Any, job: Job) -> Any:
 def _adapt(made: Any, job: Job) -> Any:
     """LoRA by PEFT itself; on quantized layers by stand-ins that allocate what PEFT's do."""
     if job.quantization:
-        quantize(made, job.quantization)
+        quantize(made, job.quantization, _DTYPE["fp16" if job.precision.startswith("fp16") else "bf16"])
         if job.trains:
             zero = job.strategy == "zero3"
             if not zero:  # under ZeRO-3 the recipe keeps one dtype for all
@@ -150,7 +164,8 @@ class _Marker:
             if isinstance(hidden, torch.Tensor) and hidden.requires_grad:
                 hidden.register_hook(self._mark(stack, index))
             if last:
-                self.recorder.enter(Segment(self.phase, self.step, stack, AFTER))
+                # The last layer's input goes when its call returns, which is after this hook.
+                self.recorder.enter_at_next(Segment(self.phase, self.step, stack, AFTER))
 
         return hook
 
@@ -181,11 +196,11 @@ def _params(made: Any, stacks: tuple[Stack, ...], marker: _Marker) -> tuple[Para
 
 def _train(made: Any, model: ModelSpec, job: Job, recorder: Recorder, marker: _Marker) -> None:
     made.train()
+    autocast = CudaAutocast(_DTYPE[job.precision.removesuffix("-mixed")]) if _amp(job) else None
     if job.gradient_checkpointing:
-        made.gradient_checkpointing_enable({"use_reentrant": False})
+        made.gradient_checkpointing_enable(_checkpointing(autocast))
         if job.method in ("lora", "qlora"):
             _base(made, job).get_input_embeddings().register_forward_hook(_requires_grad)
-    autocast = CudaAutocast(_DTYPE[job.precision.removesuffix("-mixed")]) if _amp(job) else None
     seen: set[int] = set()
     for step in range(2 if job.gradient_accumulation_steps > 1 else 1):
         marker.start("forward", step)
@@ -210,6 +225,20 @@ def _train(made: Any, model: ModelSpec, job: Job, recorder: Recorder, marker: _M
                 recorder.tag(parameter.grad, "gradients")
                 seen.add(id(parameter))
         del batch
+
+
+def _checkpointing(autocast: CudaAutocast | None) -> dict[str, Any]:
+    """Arguments of torch's checkpoint; a layer is computed again under the same autocast, with a cache of its own."""
+    options: dict[str, Any] = {"use_reentrant": False}
+    if autocast is not None:
+
+        @contextmanager
+        def again() -> Iterator[None]:
+            with CudaAutocast(autocast.dtype):
+                yield
+
+        options["context_fn"] = lambda: (nullcontext(), again())
+    return options
 
 
 def _amp(job: Job) -> bool:
