@@ -283,6 +283,10 @@ def _infer(made: Any, model: ModelSpec, config: Any, job: Job, recorder: Recorde
         del last
         if job.max_new_tokens < 2:
             return
+        if hasattr(made, "get_experts_implementation") and "grouped_mm" in made.get_experts_implementation().values():
+            # generate() decodes on a GPU with the chosen experts' weights copied side by side, not in groups
+            # (GenerationMixin._optimize_model_for_decode).
+            made.set_experts_implementation("batched_mm")
         for step, length in enumerate((job.sequence_length + 1, job.sequence_length + job.max_new_tokens)):
             if step:
                 _lengthen(cache, model, job, recorder)
