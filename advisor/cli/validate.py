@@ -27,7 +27,7 @@ def validate(
     from advisor.record import read_records
     from advisor.report import validation as report
     from advisor.validate.runs import Predictor
-    from advisor.validate.validation import score_runs
+    from advisor.validate.validation import read_reasons, score_runs
 
     records = [record for path in files for record in read_records(path)]
     messages = Console(stderr=True)
@@ -35,7 +35,7 @@ def validate(
         messages.print(f"unknown field ignored: {name}", markup=False)
     predictor = Predictor.ours()
     shown = track(records, "predicting", console=messages, disable=not messages.is_terminal)
-    result = score_runs([predictor.run(record) for record in shown])
+    result = score_runs([predictor.run(record) for record in shown], read_reasons(files))
     if readme is not None:
         report.write_readme(result, readme)
     if json_output:

@@ -40,6 +40,11 @@ def show(validation: Validation, console: Console) -> None:
         summary.add_row(*cells)
     console.print(summary)
     console.print(_verdict_lines(validation.verdicts))
+    for result in validation.scores:
+        for name, _, error in result.errors:
+            if name in result.outside:
+                text = f"outside: {result.group.title}: {name} {error:+.1%}{_because(validation, name)}"
+                console.print(text, markup=False)
     for run in validation.unpredicted:
         console.print(f"not predicted: {run.record.id}: {run.reason}", markup=False)
     for faster, slower in validation.pairs.wrong:
@@ -68,16 +73,24 @@ def markdown(validation: Validation) -> str:
         "",
         _verdict_lines(validation.verdicts).replace("\n", "  \n"),
     ]
-    if any(result.outside for result in validation.scores):
-        lines += ["", "Outside the bar for a single run:", ""]
+    table = validation.verdicts
+    if any(result.outside for result in validation.scores) or table.fits_but_died or table.refused_but_ran:
+        lines += ["", "Outside the bar for a single run, and wrong verdicts:", ""]
         for result in validation.scores:
             lines += [
-                f"- {result.group.title}: `{name}` {error:+.1%}"
+                f"- {result.group.title}: `{name}` {error:+.1%}{_because(validation, name)}"
                 for name, _, error in result.errors
                 if name in result.outside
             ]
+    for title, names in (("false fit", table.fits_but_died), ("false refusal", table.refused_but_ran)):
+        lines += [f"- {title}: `{name}`{_because(validation, name)}" for name in names]
     lines += [f"- not predicted: `{run.record.id}` ({run.reason})" for run in validation.unpredicted]
     return "\n".join(lines) + "\n"
+
+
+def _because(validation: Validation, name: str) -> str:
+    reason = validation.reasons.get(name)
+    return f" ({reason})" if reason else ""
 
 
 def _summary_rows(validation: Validation) -> list[tuple[str, ...]]:

@@ -10,6 +10,7 @@ from advisor.memory.stretch import parameters
 from advisor.memory.trace.types import Trace
 from advisor.models.spec import ModelSpec
 from advisor.timing.rates import (
+    CUDNN_NEXT_PLAN_SECONDS,
     CUDNN_PLAN_SECONDS,
     GENERATE_SECONDS,
     QUANTIZED_LAYER_SECONDS,
@@ -19,8 +20,9 @@ from advisor.timing.rates import (
 )
 from advisor.timing.work import device_seconds, phases, quantized_layers
 
-# Attention with an added bias or capped scores never asks cuDNN: relative positions (T5), ALiBi (Bloom, MPT).
-_BIASED_ATTENTION = frozenset({"t5", "mt5", "umt5", "longt5", "bloom", "mpt"})
+# Attention that cuDNN is not asked for: with an added bias (T5's relative positions, Bloom's and MPT's ALiBi), and
+# Falcon's, which broadcasts one key head over all without saying so and takes the unfused path.
+_OTHER_ATTENTION = frozenset({"t5", "mt5", "umt5", "longt5", "bloom", "mpt", "falcon"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +51,10 @@ def phase_parts(
     host = work.operators * rates.launch
     if job.quantization is not None:
         host += QUANTIZED_LAYER_SECONDS[job.quantization] * quantized_layers(parameters(trace))
+    # What nothing overlaps with: the host is at it before the device has work.
+    serial = GENERATE_SECONDS if phase == "prefill" else 0.0
     if phase == "decode" and plans_attention(model, machine, job):
-        host += CUDNN_PLAN_SECONDS * placement.cards
+        serial = CUDNN_PLAN_SECONDS + CUDNN_NEXT_PLAN_SECONDS * (placement.cards - 1)
     communication = 0.0
     if job.strategy == "tensor_parallel" and job.gpus > 1:
         reductions = 2 * model.layers
@@ -67,7 +71,7 @@ def phase_parts(
     return {
         "compute": compute,
         "memory": memory,
-        "launch": max(0.0, host - compute - memory) + (GENERATE_SECONDS if phase == "prefill" else 0.0),
+        "launch": max(0.0, host - compute - memory) + serial,
         "communication": communication,
         "offload": offload,
     }
@@ -88,7 +92,7 @@ def plans_attention(model: ModelSpec, machine: HardwareProfile, job: Job) -> boo
     return (
         job.attention == "sdpa"
         and job.load_dtype in ("bf16", "fp16")
-        and model.model_type not in _BIASED_ATTENTION
+        and model.model_type not in _OTHER_ATTENTION
         and all(cudnn_attention(card) for card in machine.gpus)
     )
 

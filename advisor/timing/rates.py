@@ -41,13 +41,15 @@ STEP_SECONDS = 0.017
 # cuDNN builds an attention plan for every new length of keys: each decoded token has one. torch 2.11 asks cuDNN first
 # on compute capability 9.x and 10.x (pytorch PR 155958 names the rebuild). Residual of 16-bit decoding in the measured
 # runs over the same models' operators: 25 to 47 ms a token and device.
-CUDNN_PLAN_SECONDS = 0.035
+# Medians: 36 ms with one card, 28 ms more with a second.
+CUDNN_PLAN_SECONDS = 0.036
+CUDNN_NEXT_PLAN_SECONDS = 0.028
 
 # generate() around the model: configuration, cache, stopping criteria. Residual of the eight shortest prefills.
 GENERATE_SECONDS = 0.008
 # bitsandbytes' Python around one layer, by quantization: checks of the state in 4 bits; in 8 bits a search for outlier
 # columns that waits for the answer. What a 7B model's token took longer than its operators, over 224 layers.
-QUANTIZED_LAYER_SECONDS = {"nf4": 0.1e-3, "int8": 0.28e-3}
+QUANTIZED_LAYER_SECONDS = {"nf4": 0.06e-3, "int8": 0.28e-3}
 
 # --- links ------------------------------------------------------------------------------------------------------------
 # NCCL's bus bandwidth over the link's data-sheet rate (nccl-tests on NVLink and PCIe machines reach 0.7 to 0.85).

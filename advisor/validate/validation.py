@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from advisor.errors import InputError
 from advisor.validate.bars import (
     FALSE_FITS,
     FALSE_REFUSALS,
@@ -30,6 +33,7 @@ class Validation:
     scores: tuple[Score, ...]
     verdicts: Verdicts
     pairs: Pairs
+    reasons: Mapping[str, str] = field(default_factory=dict)  # why a run lies outside its bar, by id, where it is known
 
     @property
     def worst_first(self) -> list[Run]:
@@ -55,13 +59,17 @@ class Validation:
         judged = [result.met for result in self.scores] + [self.pairs.met, self.verdicts.met]
         return not self.unpredicted and all(verdict is not False for verdict in judged)
 
+    def _run_json(self, run: Run) -> dict[str, Any]:
+        known = self.reasons.get(run.record.id)
+        return run.as_json() | ({"known_reason": known} if known else {})
+
     def as_json(self) -> dict[str, Any]:
         """``runs``, worst first, and ``summary``."""
         table = self.verdicts
         return {
             "format": "advisor-validation",
             "version": 1,
-            "runs": [run.as_json() for run in self.worst_first],
+            "runs": [self._run_json(run) for run in self.worst_first],
             "summary": {
                 "met": self.met,
                 "groups": {result.group.name: _score_json(result) for result in self.scores},
@@ -86,14 +94,35 @@ class Validation:
         }
 
 
-def score_runs(runs: Sequence[Run]) -> Validation:
+def score_runs(runs: Sequence[Run], reasons: Mapping[str, str] | None = None) -> Validation:
     """Score predicted runs against the bars."""
     return Validation(
         runs=tuple(runs),
         scores=tuple(score(group, runs) for group in GROUPS),
         verdicts=verdicts(runs),
         pairs=pairs(runs),
+        reasons=dict(reasons or {}),
     )
+
+
+def read_reasons(files: Sequence[Path]) -> dict[str, str]:
+    """Why runs lie outside their bar: ``reasons.toml`` beside files of records, run ids to sentences.
+
+    Raises InputError for a file that holds anything else.
+    """
+    reasons: dict[str, str] = {}
+    for path in sorted({file.parent / "reasons.toml" for file in files}):
+        if not path.is_file():
+            continue
+        try:
+            found = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InputError(str(path), f"is not valid TOML ({error})") from error
+        for name, reason in found.items():
+            if not isinstance(reason, str):
+                raise InputError(str(path), "is no sentence", field=name, found=type(reason).__name__)
+        reasons |= found
+    return reasons
 
 
 def _score_json(result: Score) -> dict[str, Any]:

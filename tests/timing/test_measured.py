@@ -19,6 +19,7 @@ from advisor.models.resolve import resolve
 from advisor.record import RunRecord, read_records
 from advisor.timing.estimate import TimeEstimate
 from advisor.timing.predict import predict_time
+from advisor.timing.rates import CUDNN_PLAN_SECONDS
 
 MEASUREMENTS = Path(__file__).parents[2] / "measurements"
 TRAINING = ("compute", "memory", "optimizer")
@@ -78,7 +79,7 @@ def test_tokens_of_a_model_that_no_constant_saw() -> None:
         if record.strategy.name != "single" or not measured or record.workload.quantization:
             continue
         parts = estimate(record).parts
-        plans = 0.035 if any("cuDNN" in note for note in estimate(record).notes) else 0.0
+        plans = CUDNN_PLAN_SECONDS if any("cuDNN" in note for note in estimate(record).notes) else 0.0
         rows.append((record.model, [sum(parts.values()) - plans, plans], record.workload.micro_batch_size / measured))
     assert len(rows) >= 12
     errors = left_out_errors(rows)

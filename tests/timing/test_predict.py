@@ -14,7 +14,7 @@ from advisor.job import Job
 from advisor.memory.trace.types import Operator, Param, Segment, Stack, Trace
 from advisor.models.spec import ModelSpec
 from advisor.timing import predict
-from advisor.timing.rates import CUDNN_PLAN_SECONDS, MATRIX_EFFICIENCY, MEMORY_EFFICIENCY, rates
+from advisor.timing.rates import CUDNN_NEXT_PLAN_SECONDS, MATRIX_EFFICIENCY, MEMORY_EFFICIENCY, rates
 from advisor.timing.work import device_seconds, phases
 
 MODEL = ModelSpec(
@@ -155,7 +155,7 @@ def test_cudnn_plans_count_once_a_card_and_only_where_it_is_asked() -> None:
 
     older = MACHINE.model_copy(update={"gpus": (GPU.model_copy(update={"compute_capability": "8.0"}),)})
     one, two = token(MACHINE), token(MACHINE, strategy="device_map", gpus=2)
-    assert two - one == pytest.approx(CUDNN_PLAN_SECONDS)
+    assert two - one == pytest.approx(CUDNN_NEXT_PLAN_SECONDS)
     assert token(older) < one and token(MACHINE, attention="eager") < one
     notes = predict.predict_time(MODEL, MACHINE, generate()).notes
     assert any("TORCH_CUDNN_SDPA_DEPRIORITIZED" in note for note in notes)

@@ -16,7 +16,7 @@ from advisor.record import RunRecord
 from advisor.report import validation as report
 from advisor.timing.estimate import TimeEstimate
 from advisor.validate.runs import Predictor
-from advisor.validate.validation import Validation, score_runs
+from advisor.validate.validation import Validation, read_reasons, score_runs
 
 MODEL = ModelSpec(name="m", asked="m", loader_repo="m", source="catalogue", kind="causal", config={"model_type": "x"})
 MACHINE = HardwareProfile(name="card", gpus=(Gpu(name="card", memory_total=1000),))
@@ -146,3 +146,16 @@ def test_the_readme_block_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     assert path.read_text() == once
     assert once.startswith("before\n") and once.endswith("\nafter\n") and "old" not in once
     assert "`a` +6.4%" in once and "missed" in once
+
+
+def test_reasons_lie_beside_the_runs(tmp_path: Path) -> None:
+    runs = tmp_path / "runs.jsonl"
+    assert read_reasons([runs]) == {}
+    (tmp_path / "reasons.toml").write_text('a = "the card was hot"\n')
+    reasons = read_reasons([runs, runs])
+    result = score_runs([PREDICTOR.run(record("a", gpu_allocated=[94]))], reasons)
+    assert "(the card was hot)" in report.markdown(result)
+    assert result.as_json()["runs"][0]["known_reason"] == "the card was hot"
+    (tmp_path / "reasons.toml").write_text("a = 3\n")
+    with pytest.raises(InputError, match="a: is no sentence"):
+        read_reasons([runs])
