@@ -2,68 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from advisor.hardware.profile import HardwareProfile
 from advisor.job import Job
 from advisor.memory.assemble import trace_of
 from advisor.memory.stretch import parameters
-from advisor.memory.trace.types import Trace
 from advisor.models.spec import ModelSpec
+from advisor.timing.case import Case, Placement, Weights
 from advisor.timing.estimate import TimeEstimate
-from advisor.timing.infer import Placement, phase_parts, plans_attention
+from advisor.timing.infer import phase_parts, plans_attention
 from advisor.timing.load import load_seconds
-from advisor.timing.rates import Rates, rates
-from advisor.timing.train import Weights, step_parts
+from advisor.timing.rates import rates
+from advisor.timing.train import step_parts
+from advisor.timing.work import phases
 
 # Stated relative error: nine of ten measured runs stay within (``advisor validate``; README).
-TRAIN_ERROR = 0.25
+STEP_ERROR = 0.25
 DECODE_ERROR = 0.40
+_UNKNOWN = "the time needs a rate that the profile does not know"
 
 
 def predict_time(model: ModelSpec, machine: HardwareProfile, job: Job) -> TimeEstimate:
     """The speed of ``job`` on ``machine``. What depends on a rate that the profile does not know is None."""
     trace = trace_of(model, job)
-    reached = rates(machine, job.nodes)
     weights = Weights.of(parameters(trace), job.zero.param_persistence_threshold)
-    placement = _placement(machine, job, weights.bytes_all)
-    load = load_seconds(job, model.parameters or weights.numel, weights.modules, placement, reached)
-    if job.trains:
-        return _training(job, trace, reached, load)
-    return _generation(model, machine, job, trace, placement, reached, load)
+    case = Case(
+        model=model,
+        machine=machine,
+        job=job,
+        work=phases(trace),
+        weights=weights,
+        placement=_placement(machine, job, weights.bytes_all),
+        rates=rates(machine, job.nodes),
+    )
+    return _training(case) if job.trains else _generation(case)
 
 
-def _training(job: Job, trace: Trace, reached: Rates, load: float | None) -> TimeEstimate:
-    parts = step_parts(job, trace, reached)
+def _training(case: Case) -> TimeEstimate:
+    load, parts = load_seconds(case), step_parts(case)
     if parts is None:
-        return TimeEstimate(load_seconds=load, notes=("the step's time needs a rate that the profile does not know",))
+        return TimeEstimate(load_seconds=load, notes=(_UNKNOWN,))
     step = sum(parts.values())
     return TimeEstimate(
         load_seconds=load,
         step_seconds=step,
-        tokens_per_second=job.global_batch_size * job.sequence_length / step,
-        error=TRAIN_ERROR,
+        tokens_per_second=case.job.global_batch_size * case.job.sequence_length / step,
+        error=STEP_ERROR,
         parts=parts,
     )
 
 
-def _generation(
-    model: ModelSpec, machine: HardwareProfile, job: Job, trace: Trace, placement: Placement, reached: Rates,
-    load: float | None,
-) -> TimeEstimate:  # fmt: skip
-    prefill_parts = phase_parts("prefill", model, machine, job, trace, placement, reached)
-    if prefill_parts is None:
-        return TimeEstimate(load_seconds=load, notes=("the time of a token needs a rate the profile does not know",))
-    prefill = sum(prefill_parts.values())
-    if job.max_new_tokens < 2:
-        return TimeEstimate(load_seconds=load, prefill_seconds=prefill, error=TRAIN_ERROR, parts=prefill_parts)
-    token_parts: Mapping[str, float] | None = phase_parts("decode", model, machine, job, trace, placement, reached)
-    if token_parts is None:
-        return TimeEstimate(load_seconds=load, prefill_seconds=prefill, error=TRAIN_ERROR, parts=prefill_parts)
-    token = sum(token_parts.values())
+def _generation(case: Case) -> TimeEstimate:
+    load, job = load_seconds(case), case.job
+    before = phase_parts("prefill", case)
+    if before is None:
+        return TimeEstimate(load_seconds=load, notes=(_UNKNOWN,))
+    prefill = sum(before.values())
+    parts = phase_parts("decode", case) if job.max_new_tokens > 1 else None
+    if parts is None:
+        return TimeEstimate(load_seconds=load, prefill_seconds=prefill, error=STEP_ERROR, parts=before)
+    token = sum(parts.values())
     total = prefill + (job.max_new_tokens - 1) * token
-    notes = ["repeats of one generation differ by up to 30% in the measured runs: decoding waits for the host"]
-    if plans_attention(model, machine, job):
+    notes = ["decoding waits for the host: repeats of one generation differ by up to 30% in the measured runs"]
+    if plans_attention(case):
         notes.append(
             "cuDNN plans attention anew for every token on this card; TORCH_CUDNN_SDPA_DEPRIORITIZED=1 avoids that"
         )
@@ -71,9 +71,10 @@ def _generation(
         load_seconds=load,
         prefill_seconds=prefill,
         decode_tokens_per_second=job.micro_batch_size / token,
-        tokens_per_second=job.micro_batch_size * job.max_new_tokens / total,
+        # Ranks of ZeRO-3 serve a batch each.
+        tokens_per_second=job.micro_batch_size * job.data_parallel_size * job.max_new_tokens / total,
         error=DECODE_ERROR,
-        parts=token_parts,
+        parts=parts,
         notes=tuple(notes),
     )
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from advisor.job import Job
-from advisor.memory.stretch import parameters
-from advisor.memory.timeline import Parameter
-from advisor.memory.trace.types import Trace
+from advisor.timing.case import Case, Weights
 from advisor.timing.optimizer import optimizer_seconds, zero_step_seconds
 from advisor.timing.rates import (
     MICRO_STEP_SECONDS,
@@ -18,49 +14,17 @@ from advisor.timing.rates import (
     ZERO_GRADIENT_SECONDS,
     Rates,
 )
-from advisor.timing.work import device_seconds, phases, quantized_layers
+from advisor.timing.work import device_seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """Counts of a model's parameters that the time of a step depends on."""
-
-    bytes_all: int
-    numel: int
-    trainable: int
-    trainable_tensors: int
-    trainable_bytes: int
-    modules: int  # that own parameters
-    gathered: int  # of those, with a parameter above ZeRO-3's persistence threshold
-
-    @classmethod
-    def of(cls, parameters: tuple[Parameter, ...], persistence_threshold: int) -> Weights:
-        """Count ``parameters``."""
-        owners: dict[str, bool] = {}
-        for parameter in parameters:
-            owner = parameter.name.rpartition(".")[0]
-            owners[owner] = owners.get(owner, False) or parameter.numel > persistence_threshold
-        trained = [parameter for parameter in parameters if parameter.trainable]
-        return cls(
-            bytes_all=sum(parameter.storage_bytes for parameter in parameters),
-            numel=sum(parameter.numel for parameter in parameters),
-            trainable=sum(parameter.numel for parameter in trained),
-            trainable_tensors=len(trained),
-            trainable_bytes=sum(parameter.numel * parameter.dtype_bytes for parameter in trained),
-            modules=len(owners),
-            gathered=sum(owners.values()),
-        )
-
-
-def step_parts(job: Job, trace: Trace, rates: Rates) -> dict[str, float] | None:
+def step_parts(case: Case) -> dict[str, float] | None:
     """One optimizer step in parts (seconds, which add up); None where the machine lacks a needed rate.
 
     ``compute`` and ``memory`` are the device's, ``launch`` what the host's Python takes longer than the device,
     ``communication`` and ``offload`` what does not hide behind both.
     """
-    work = phases(trace)
-    forward, backward = work["forward"], work["backward"]
-    weights = Weights.of(parameters(trace), job.zero.param_persistence_threshold)
+    job, weights, rates = case.job, case.weights, case.rates
+    forward, backward = case.work["forward"], case.work["backward"]
     sides = [device_seconds(phase, rates) for phase in (forward, backward)]
     if sides[0] is None or sides[1] is None:
         return None
@@ -76,7 +40,7 @@ def step_parts(job: Job, trace: Trace, rates: Rates) -> dict[str, float] | None:
         host * rates.launch
         + max(0, backward.operators - again) * rates.backward_launch
         + _deepspeed_seconds(job, weights)
-        + _quantized_seconds(job, trace)
+        + _quantized_seconds(job, weights)
     )
     moved = _communication(job, weights, rates)
     step = _step(job, weights, rates)
@@ -92,10 +56,10 @@ def step_parts(job: Job, trace: Trace, rates: Rates) -> dict[str, float] | None:
         "optimizer": step,
     }
     if job.offload_param is not None:
-        offload = _parameter_traffic(job, weights, rates)
-        if offload is None:
+        once = shard_seconds(case)
+        if once is None:
             return None
-        parts["offload"] = offload
+        parts["offload"] = micro * _passes(job) * once
     return parts
 
 
@@ -115,17 +79,25 @@ def _deepspeed_seconds(job: Job, weights: Weights) -> float:
         return 0.0
     seconds = weights.trainable_tensors * ZERO_GRADIENT_SECONDS
     if job.strategy == "zero3":
-        passes = 3 if job.gradient_checkpointing else 2
-        seconds += passes * (weights.modules * ZERO3_MODULE_SECONDS + weights.gathered * ZERO3_GATHER_SECONDS)
+        seconds += _passes(job) * zero3_pass_seconds(weights)
     return seconds
 
 
-def _quantized_seconds(job: Job, trace: Trace) -> float:
+def zero3_pass_seconds(weights: Weights) -> float:
+    """ZeRO-3's Python in one pass over the model."""
+    return weights.modules * ZERO3_MODULE_SECONDS + weights.gathered * ZERO3_GATHER_SECONDS
+
+
+def _passes(job: Job) -> int:
+    """How often a micro-step goes over the model: forward, backward, and the forward again under checkpointing."""
+    return 3 if job.gradient_checkpointing else 2
+
+
+def _quantized_seconds(job: Job, weights: Weights) -> float:
     """bitsandbytes' Python in one micro-step."""
     if job.quantization is None:
         return 0.0
-    passes = 3 if job.gradient_checkpointing else 2
-    return passes * QUANTIZED_LAYER_SECONDS[job.quantization] * quantized_layers(parameters(trace))
+    return _passes(job) * QUANTIZED_LAYER_SECONDS[job.quantization] * weights.quantized_layers
 
 
 def _communication(job: Job, weights: Weights, rates: Rates) -> tuple[float, float] | None:
@@ -149,9 +121,9 @@ def _communication(job: Job, weights: Weights, rates: Rates) -> tuple[float, flo
         overlaps = job.zero.overlap_comm is True
         back = weights.trainable * 2 * ring  # the new weights
         return (gradients, back) if overlaps else (0.0, gradients + back)
-    passes = 3 if job.gradient_checkpointing else 2
-    gathers = weights.bytes_all * ring * passes * micro
-    latency = weights.gathered * passes * micro * rates.collective
+    passes = _passes(job) * micro
+    gathers = weights.bytes_all * ring * passes
+    latency = weights.gathered * passes * rates.collective
     return gathers + gradients + latency, 0.0
 
 
@@ -162,12 +134,13 @@ def _step(job: Job, weights: Weights, rates: Rates) -> float | None:
     return optimizer_seconds(job, rates, weights.trainable, weights.trainable_tensors, itemsize)
 
 
-def _parameter_traffic(job: Job, weights: Weights, rates: Rates) -> float | None:
-    """Seconds that a rank's own shard takes from the host to the card, once each pass."""
+def shard_seconds(case: Case) -> float | None:
+    """Seconds that a rank's own offloaded shard takes to its card, for one pass; 0 when nothing is offloaded."""
+    job, rates = case.job, case.rates
+    if job.offload_param is None:
+        return 0.0
     source = rates.to_gpu if job.offload_param == "cpu" else rates.disk
     if source is None:
         return None
-    passes = 3 if job.gradient_checkpointing else 2
-    share = weights.bytes_all / job.gpus
-    readers = 1 if job.offload_param == "cpu" else max(1, job.gpus // job.nodes)  # one disk serves all ranks
-    return job.gradient_accumulation_steps * passes * share * readers / source
+    readers = 1 if job.offload_param == "cpu" else max(1, job.gpus // job.nodes)  # one disk serves all ranks of a node
+    return case.weights.bytes_all / job.gpus * readers / source

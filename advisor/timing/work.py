@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from advisor.memory.timeline import Parameter
 from advisor.memory.trace.types import Segment, Trace
 from advisor.timing.rates import Rates
 
@@ -40,11 +39,6 @@ def phases(trace: Trace) -> Mapping[str, PhaseWork]:
         for operator in operators:
             work.add(operator.label, operator.flops, operator.moved, times * _copies(segment, trace))
     return found
-
-
-def quantized_layers(parameters: Iterable[Parameter]) -> int:
-    """How many layers hold packed weights (one byte an element of storage)."""
-    return sum(parameter.dtype_bytes == 1 for parameter in parameters)
 
 
 def _copies(segment: Segment, trace: Trace) -> int:

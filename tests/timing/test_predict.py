@@ -14,7 +14,15 @@ from advisor.job import Job
 from advisor.memory.trace.types import Operator, Param, Segment, Stack, Trace
 from advisor.models.spec import ModelSpec
 from advisor.timing import predict
-from advisor.timing.rates import CUDNN_NEXT_PLAN_SECONDS, MATRIX_EFFICIENCY, MEMORY_EFFICIENCY, rates
+from advisor.timing.rates import (
+    CUDNN_NEXT_PLAN_SECONDS,
+    MATRIX_EFFICIENCY,
+    MEMORY_EFFICIENCY,
+    TENSOR_PARALLEL_SECONDS,
+    ZERO3_GATHER_SECONDS,
+    ZERO3_MODULE_SECONDS,
+    rates,
+)
 from advisor.timing.work import device_seconds, phases
 
 MODEL = ModelSpec(
@@ -166,6 +174,31 @@ def test_spilled_weights_cross_pcie_at_every_token() -> None:
     time = predict.predict_time(MODEL, MACHINE, job)
     spilled = 24 * 160e6 - (1 << 30)
     assert time.parts["offload"] == pytest.approx(spilled / 8e9, rel=0.01)
+
+
+def test_libraries_show_in_a_token() -> None:
+    def token(**changes: Any) -> float:
+        return sum(predict.predict_time(MODEL, MACHINE, generate(**changes)).parts.values())
+
+    plain = token()
+    assert token(strategy="zero3", gpus=2) == pytest.approx(plain + 24 * (ZERO3_MODULE_SECONDS + ZERO3_GATHER_SECONDS))
+    on_cpu = predict.predict_time(MODEL, MACHINE, generate(strategy="zero3", gpus=2, offload_param="cpu"))
+    assert on_cpu.parts["offload"] == pytest.approx(24 * 160e6 / 2 / 25e9)
+    reductions = 2 * 12
+    assert token(strategy="tensor_parallel", gpus=2) > plain + reductions * TENSOR_PARALLEL_SECONDS * 0.9
+
+
+def test_loads_by_way() -> None:
+    def load(**changes: Any) -> float:
+        seconds = predict.predict_time(MODEL, MACHINE, generate(**changes)).load_seconds
+        assert seconds is not None
+        return seconds
+
+    assert load() == pytest.approx(2e9 / 2e9)  # the disk, 2 GB/s, is slower than the copy
+    cached = MACHINE.model_copy(update={"disk": Disk()})
+    warm = predict.predict_time(MODEL, cached, generate()).load_seconds
+    assert warm == pytest.approx(2e9 / 8e9, abs=0.2)
+    assert load(quantization="int8") > load() and load(load_dtype="fp32") == pytest.approx(2 * load())
 
 
 @given(st.floats(0.1, 10))
