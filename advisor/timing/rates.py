@@ -110,6 +110,8 @@ def rates(machine: HardwareProfile, nodes: int = 1) -> Rates:
     to_gpu = (measured.host_to_gpu if measured else None) or machine.links.host_to_gpu
     to_host = (measured.gpu_to_host if measured else None) or machine.links.gpu_to_host
     bandwidth = _slowest(card.memory_bandwidth for card in cards)
+    if cards and all(card.unified_memory for card in cards):  # one pool: a copy runs at its bandwidth
+        to_gpu, to_host = to_gpu or bandwidth, to_host or bandwidth
     if measured and measured.gpu_memory_bandwidth:
         bandwidth = measured.gpu_memory_bandwidth / COPY_EFFICIENCY
     return Rates(
