@@ -24,6 +24,7 @@ class Weights:
     trainable_bytes: int
     modules: int  # that own parameters
     quantized_layers: int  # that hold packed weights, one byte an element of storage
+    adapted_layers: int  # that carry a LoRA adapter
     gathered: int  # modules with a parameter above ZeRO-3's persistence threshold
 
     @classmethod
@@ -42,6 +43,7 @@ class Weights:
             trainable_bytes=sum(parameter.numel * parameter.dtype_bytes for parameter in trained),
             modules=len(owners),
             quantized_layers=sum(parameter.dtype_bytes == 1 for parameter in parameters),
+            adapted_layers=sum(".lora_A" in owner for owner in owners),
             gathered=sum(owners.values()),
         )
 

@@ -18,6 +18,9 @@ from advisor.hardware.profile import Gpu, HardwareProfile
 # the 20 prefills and 21 steps of the measured runs to 0.64 (least squares; 0.80 / 1.25).
 MATRIX_EFFICIENCY = 0.64
 MATRIX_PEAK_EFFICIENCY = 0.80  # what a benchmark of one large product reaches: the base of a measured rate
+# fp32 products run on kernels without tensor cores, in tiles of at least this many rows and columns (cuBLAS, CUTLASS
+# SIMT): a thinner side, such as an fp32 LoRA rank, is computed as if it were as wide.
+FP32_TILE = 64
 # Share of the data-sheet bandwidth. A device copy reaches 4.3 of 4.8 TB/s (0.90); element-wise and reduction kernels of
 # eager models 0.70 in the same fit; multi-tensor optimizer kernels, which stream long buffers, 0.82.
 MEMORY_EFFICIENCY = 0.70
@@ -47,6 +50,9 @@ CUDNN_NEXT_PLAN_SECONDS = 0.028
 
 # generate() around the model: configuration, cache, stopping criteria. Residual of the eight shortest prefills.
 GENERATE_SECONDS = 0.008
+# PEFT's Python around one adapted layer (active adapters, casts, dropout): from the two QLoRA steps of 1024 tokens,
+# which wait for the host.
+PEFT_LAYER_SECONDS = 0.15e-3
 # bitsandbytes' Python around one layer, by quantization: checks of the state in 4 bits; in 8 bits a search for outlier
 # columns that waits for the answer. What a 7B model's token took longer than its operators, over 224 layers.
 QUANTIZED_LAYER_SECONDS = {"nf4": 0.06e-3, "int8": 0.28e-3}

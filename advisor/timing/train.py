@@ -7,6 +7,7 @@ from advisor.timing.case import Case, Weights
 from advisor.timing.optimizer import optimizer_seconds, zero_step_seconds
 from advisor.timing.rates import (
     MICRO_STEP_SECONDS,
+    PEFT_LAYER_SECONDS,
     QUANTIZED_LAYER_SECONDS,
     STEP_SECONDS,
     ZERO3_GATHER_SECONDS,
@@ -40,7 +41,7 @@ def step_parts(case: Case) -> dict[str, float] | None:
         host * rates.launch
         + max(0, backward.operators - again) * rates.backward_launch
         + _deepspeed_seconds(job, weights)
-        + _quantized_seconds(job, weights)
+        + _library_seconds(job, weights)
     )
     moved = _communication(job, weights, rates)
     step = _step(job, weights, rates)
@@ -93,11 +94,12 @@ def _passes(job: Job) -> int:
     return 3 if job.gradient_checkpointing else 2
 
 
-def _quantized_seconds(job: Job, weights: Weights) -> float:
-    """bitsandbytes' Python in one micro-step."""
-    if job.quantization is None:
-        return 0.0
-    return _passes(job) * QUANTIZED_LAYER_SECONDS[job.quantization] * weights.quantized_layers
+def _library_seconds(job: Job, weights: Weights) -> float:
+    """Python of PEFT and bitsandbytes in one micro-step."""
+    seconds = PEFT_LAYER_SECONDS * weights.adapted_layers
+    if job.quantization is not None:
+        seconds += QUANTIZED_LAYER_SECONDS[job.quantization] * weights.quantized_layers
+    return _passes(job) * seconds
 
 
 def _communication(job: Job, weights: Weights, rates: Rates) -> tuple[float, float] | None:

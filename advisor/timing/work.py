@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from advisor.memory.trace.types import Segment, Trace
-from advisor.timing.rates import Rates
+from advisor.timing.rates import FP32_TILE, Rates
 
 
 @dataclass(slots=True)
@@ -49,6 +49,15 @@ def _copies(segment: Segment, trace: Trace) -> int:
     return 1
 
 
+def _tile_waste(intensity: int) -> float:
+    """How much more an fp32 product computes than it needs, by the binary logarithm of its FLOPs a byte.
+
+    With one thin side of r the intensity is about r / 2. A vector (r below 4) has kernels of its own.
+    """
+    thin = 2.0 ** (intensity + 1)
+    return max(1.0, FP32_TILE / thin) if thin >= 4 else 1.0
+
+
 def device_seconds(work: PhaseWork, rates: Rates) -> tuple[float, float] | None:
     """(seconds bound by arithmetic, seconds bound by traffic) on one card that does all of it.
 
@@ -58,14 +67,14 @@ def device_seconds(work: PhaseWork, rates: Rates) -> tuple[float, float] | None:
         return None
     compute = traffic = 0.0
     for label, (flops, moved) in work.sums.items():
-        dtype = label.split(":")[1]
+        _, dtype, intensity = label.split(":")
         by_traffic = moved / rates.memory
         by_compute = 0.0
         if flops:
             rate = rates.matrix.get(dtype) or rates.matrix["fp32"]
             if rate is None:
                 return None
-            by_compute = flops / rate
+            by_compute = flops * (_tile_waste(int(intensity)) if dtype == "fp32" else 1.0) / rate
         if by_compute > by_traffic:
             compute += by_compute
         else:
