@@ -17,7 +17,7 @@ from advisor.timing.work import phases
 
 # Stated relative error: nine of ten measured runs stay within (``advisor validate``; README).
 STEP_ERROR = 0.25
-DECODE_ERROR = 0.40
+DECODE_ERROR = 0.35
 _UNKNOWN = "the time needs a rate that the profile does not know"
 
 
