@@ -72,8 +72,8 @@ def select(
     gpu_memory: int | None = None,
     host_memory: int | None = None,
 ) -> HardwareProfile:
-    """The profile narrowed: ``gpus`` cards of each node, ``nodes`` alike nodes, ``gpu_memory`` bytes of each card (runtime
-    included), ``host_memory`` bytes of RAM a node. Raises InputError when more is asked than there is."""
+    """The profile narrowed: ``gpus`` cards of each node, ``nodes`` alike nodes, ``gpu_memory`` bytes of each card
+    (runtime included), ``host_memory`` bytes of RAM a node. Raises InputError when more is asked than there is."""
     changes: dict[str, object] = {}
     if gpus is not None:
         changes["gpus"] = _first_cards(profile, gpus)
@@ -98,7 +98,9 @@ def select(
 def _first_cards(profile: HardwareProfile, count: int) -> tuple[Gpu, ...]:
     total = sum(gpu.count for gpu in profile.gpus)
     if count > total:
-        raise InputError("--gpus", f"is more than {profile.name} has in a node", found=count, expected=f"at most {total}")
+        raise InputError(
+            "--gpus", f"is more than {profile.name} has in a node", found=count, expected=f"at most {total}"
+        )
     kept: list[Gpu] = []
     for gpu in profile.gpus:
         take = min(gpu.count, count - sum(card.count for card in kept))

@@ -17,6 +17,14 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class GpuProcess(_Frozen):
+    """A process that holds memory of a card; ``memory`` in bytes, None where the driver does not say."""
+
+    pid: int
+    name: str | None = None
+    memory: int | None = None
+
+
 class Gpu(_Frozen):
     """One kind of card, ``count`` times. Memory in bytes as NVML (or the vendor's tool) reports it; rates a second."""
 
@@ -33,6 +41,9 @@ class Gpu(_Frozen):
     unified_memory: bool = False  # GPU and host share one pool (GB10, Jetson, Apple)
     uuids: tuple[str, ...] = ()
     mig: bool = False
+    ecc: bool | None = None
+    pcie: str | None = None  # "gen 5 x16 (max gen 5 x16)": a card at rest lowers the generation
+    processes: tuple[GpuProcess, ...] = ()  # who holds its memory now
 
     @property
     def capability(self) -> tuple[int, int] | None:
@@ -59,6 +70,8 @@ class Host(_Frozen):
     cpus: int | None = None  # cores that this process may use
     pinned_limit: int | None = None  # bytes that may be locked (ulimit -l), None for unlimited
     shared_memory: int | None = None  # size of /dev/shm
+    wsl: bool = False  # Linux under Windows: pinned memory is limited by Windows
+    numa_nodes: int | None = None
 
 
 class Links(_Frozen):
@@ -99,6 +112,9 @@ class Measured(_Frozen):
     context_bytes: int | None = None  # outside torch's allocator, one process
     nccl_bytes: int | None = None  # more with a NCCL communicator over all GPUs
     launch_seconds: float | None = None  # CPU time to launch one small kernel from Python
+    disk_write: float | None = None
+    host_memory_bandwidth: float | None = None  # a copy by all cores, read and write counted
+    context_only_bytes: int | None = None  # of context_bytes, before any cuBLAS or kernel module was loaded
 
 
 class Software(_Frozen):

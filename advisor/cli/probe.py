@@ -1,0 +1,42 @@
+"""``advisor probe``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def probe(
+    json_output: Annotated[bool, typer.Option("--json", help="Print the profile as JSON.")] = False,
+    save: Annotated[Path | None, typer.Option("--save", help="Write the profile (JSON) for --hardware FILE.")] = None,
+    measure: Annotated[bool, typer.Option("--measure", help="Run short tests of rates and runtime bytes.")] = False,
+    record: Annotated[Path | None, typer.Option("--record", help="Keep the raw readings in this folder.")] = None,
+    replay: Annotated[Path | None, typer.Option("--replay", help="Read from such a folder, not this machine.")] = None,
+) -> None:
+    """Show what this machine really has: memory that is free, links, software, and what would trip a run."""
+    from rich.console import Console
+
+    from advisor.errors import InputError
+    from advisor.files import write_whole
+    from advisor.hardware.probe import probe as read
+    from advisor.hardware.readings import Live, Recorder, Replay
+    from advisor.report import machine as report
+
+    if replay and (measure or record):
+        raise InputError("--replay", "cannot be joined with --measure or --record", expected="one of them")
+    recorder = Recorder(Live()) if record else None
+    machine = read(Replay.load(replay) if replay else recorder)
+    machine = machine.model_copy(update={"here": replay is None})
+    if recorder and record:
+        recorder.save(record, "made by advisor probe --record on the machine itself")
+    if measure:
+        machine = report.measured(machine, Console(stderr=True))
+    text = machine.model_dump_json(indent=2, exclude_none=True)
+    if save:
+        write_whole(save, text + "\n")
+    if json_output:
+        typer.echo(text)
+    else:
+        report.show(machine, Console(width=None if Console().is_terminal else 140))

@@ -1,0 +1,136 @@
+"""Raw readings of a machine behind one small interface, so that a probe can be recorded and replayed.
+
+A reading is a question (a kind and its arguments) and a JSON answer; None means that there was none. ``Live`` asks the
+machine, ``Recorder`` keeps what it answered, ``Replay`` answers from such a record. No answer carries a secret: of the
+environment only the named variables are read.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Protocol
+
+from advisor.errors import InputError
+from advisor.files import read_json, write_whole
+
+FILE = "readings.json"
+VERSION = 1
+
+# The only variables that a probe looks at (and that a record contains).
+VARIABLES = (
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES", "SLURM_JOB_ID", "SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU", "SLURM_CPUS_ON_NODE",
+    "SLURM_GPUS_ON_NODE", "PBS_JOBID", "LSB_JOBID", "CUDA_HOME", "CUDA_PATH", "NCCL_P2P_DISABLE", "NCCL_IB_DISABLE",
+)  # fmt: skip
+
+
+class Readings(Protocol):
+    """Answers to a probe's questions."""
+
+    def ask(self, kind: str, *key: str) -> Any:
+        """The JSON answer, None when there is none."""
+
+
+class Live:
+    """This machine."""
+
+    def ask(self, kind: str, *key: str) -> Any:
+        if kind == "text":
+            return _text(Path(key[0]))
+        if kind == "names":
+            return _names(Path(key[0]))
+        if kind == "link":
+            return _link(Path(key[0]))
+        if kind == "command":
+            return _command(key)
+        if kind == "environment":
+            return {name: os.environ[name] for name in VARIABLES if name in os.environ}
+        if kind == "nvml":
+            from advisor.hardware.nvml import read_all
+
+            return read_all()
+        if kind == "system":
+            from advisor.hardware.system import read_system
+
+            return read_system(Path(key[0]))
+        if kind == "packages":
+            from advisor.hardware.system import read_packages
+
+            return read_packages()
+        raise ValueError(f"no reading of kind {kind!r}")
+
+
+class Recorder:
+    """Another's answers, kept."""
+
+    def __init__(self, source: Readings) -> None:
+        self._source, self._answers = source, dict[str, Any]()
+
+    def ask(self, kind: str, *key: str) -> Any:
+        answer = self._source.ask(kind, *key)
+        self._answers[" ".join((kind, *key))] = answer
+        return answer
+
+    def save(self, folder: Path, origin: str) -> None:
+        """Write the record into ``folder``; ``origin`` says where it comes from. Raises InputError when it cannot."""
+        value = {"version": VERSION, "origin": origin, "readings": self._answers}
+        write_whole(folder / FILE, json.dumps(value, indent=1, sort_keys=True) + "\n")
+
+
+class Replay:
+    """Answers of a record; a question that was not asked then has no answer."""
+
+    def __init__(self, answers: dict[str, Any], origin: str = "") -> None:
+        self._answers, self.origin = answers, origin
+
+    @classmethod
+    def load(cls, folder: Path) -> Replay:
+        """The record in ``folder``. Raises InputError when it is missing, broken or of another version."""
+        path = folder if folder.is_file() else folder / FILE
+        value = read_json(path)
+        if not isinstance(value, dict) or not isinstance(value.get("readings"), dict):
+            raise InputError(str(path), "is no recorded probe", expected="a file that `advisor probe --record` wrote")
+        if value.get("version") != VERSION:
+            raise InputError(
+                str(path), "has another version", field="version", found=value.get("version"), expected=str(VERSION)
+            )
+        return cls(value["readings"], str(value.get("origin", "")))
+
+    def ask(self, kind: str, *key: str) -> Any:
+        return self._answers.get(" ".join((kind, *key)))
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def _names(path: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in path.iterdir())
+    except OSError:
+        return []
+
+
+def _link(path: Path) -> str | None:
+    """Where a link leads in the end, as sysfs tells a device's place; None when nothing is there."""
+    try:
+        return str(path.resolve(strict=True))
+    except OSError:
+        return None
+
+
+def _command(argv: tuple[str, ...]) -> str | None:
+    if shutil.which(argv[0]) is None:
+        return None
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=5, check=False, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -1,0 +1,1 @@
+"""Software: combinations of versions that are known not to work, as data."""
