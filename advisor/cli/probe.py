@@ -14,21 +14,37 @@ def probe(
     measure: Annotated[bool, typer.Option("--measure", help="Run short tests of rates and runtime bytes.")] = False,
     record: Annotated[Path | None, typer.Option("--record", help="Keep the raw readings in this folder.")] = None,
     replay: Annotated[Path | None, typer.Option("--replay", help="Read from such a folder, not this machine.")] = None,
+    hostfile: Annotated[
+        Path | None, typer.Option("--hostfile", help="DeepSpeed's hostfile: probe each host by ssh and join them.")
+    ] = None,
+    merge: Annotated[
+        list[str] | None, typer.Option("--merge", help="Join profiles of nodes: files, or - for JSON on stdin.")
+    ] = None,
 ) -> None:
     """Show what this machine really has: memory that is free, links, software, and what would trip a run."""
     from rich.console import Console
 
     from advisor.errors import InputError
     from advisor.files import write_whole
+    from advisor.hardware.merge import join, probe_hosts, read_hostfile, read_merged
     from advisor.hardware.probe import probe as read
     from advisor.hardware.readings import Live, Recorder, Replay
     from advisor.report import machine as report
 
     if replay and (measure or record):
         raise InputError("--replay", "cannot be joined with --measure or --record", expected="one of them")
+    if (hostfile or merge) and (replay or measure or record):
+        raise InputError(
+            "--hostfile and --merge", "join finished probes", expected="no --replay, --measure or --record"
+        )
     recorder = Recorder(Live()) if record else None
-    machine = read(Replay.load(replay) if replay else recorder)
-    machine = machine.model_copy(update={"here": replay is None})
+    if hostfile:
+        machine = join(probe_hosts(read_hostfile(hostfile)))
+    elif merge:
+        machine = join(read_merged(merge))
+    else:
+        machine = read(Replay.load(replay) if replay else recorder)
+        machine = machine.model_copy(update={"here": replay is None})
     if recorder and record:
         recorder.save(record, "made by advisor probe --record on the machine itself")
     if measure:

@@ -31,7 +31,7 @@ def _nvidia(device: dict[str, Any], host: Host) -> Gpu:
     name = device.get("name") or "NVIDIA GPU"
     memory = device.get("memory")
     unified = memory is None or bool(UNIFIED.search(name))
-    if unified:
+    if memory is None or unified:
         total, free = host.memory_total or 1, host.memory_available
     else:
         total, free = memory["total"], memory["free"]
@@ -121,7 +121,7 @@ def from_smi(readings: Readings) -> list[dict[str, Any]]:
     """Cards as nvidia-smi prints them, in the shape of NVML's answers: for when the Python binding fails."""
     fields = "index,name,uuid,pci.bus_id,compute_cap,memory.total,memory.free,memory.used"
     text = readings.ask("command", "nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits")
-    cards = []
+    cards: list[dict[str, Any]] = []
     for line in (text or "").splitlines():
         parts = [part.strip() for part in line.split(",")]
         if len(parts) != 8 or not parts[0].isdigit():

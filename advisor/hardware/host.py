@@ -93,7 +93,7 @@ def _groups(readings: Readings) -> tuple[_Group | None, dict[str, _Group]]:
             for controller in parts[1].split(","):
                 own[controller] = parts[2]
     unified, controllers = None, dict[str, _Group]()
-    for line in (readings.ask("text", "/proc/self/mountinfo") or "").splitlines():
+    for line in readings.ask("mounts") or []:
         before, _, after = line.partition(" - ")
         fields, kind = before.split(), after.split()
         if len(fields) < 5 or len(kind) < 3:

@@ -102,9 +102,8 @@ def _disk_kind(readings: Readings, state: dict[str, Any]) -> Literal["nvme", "ss
     if number is None:
         return None
     if number.startswith("0:"):  # no block device: overlay, tmpfs or a network file system
-        mounts = readings.ask("text", "/proc/self/mountinfo") or ""
-        kind = next((line.partition(" - ")[2].split() for line in mounts.splitlines() if f" {number} " in line), [])
-        return "network" if kind and re.match(r"nfs|cifs|smb|lustre|ceph|fuse|9p|gpfs|beegfs", kind[0]) else "unknown"
+        kind = readings.ask("filesystem", number) or ""
+        return "network" if re.match(r"nfs|cifs|smb|lustre|ceph|fuse|9p|gpfs|beegfs", kind) else "unknown"
     place = readings.ask("link", f"/sys/dev/block/{number}") or ""
     if "/nvme" in place:
         return "nvme"

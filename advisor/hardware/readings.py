@@ -23,8 +23,9 @@ VERSION = 1
 # The only variables that a probe looks at (and that a record contains).
 VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES", "SLURM_JOB_ID", "SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU", "SLURM_CPUS_ON_NODE",
-    "SLURM_GPUS_ON_NODE", "PBS_JOBID", "LSB_JOBID", "CUDA_HOME", "CUDA_PATH", "NCCL_P2P_DISABLE", "NCCL_IB_DISABLE",
+    "ROCR_VISIBLE_DEVICES", "SLURM_JOB_ID", "SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU",
+    "SLURM_CPUS_ON_NODE", "SLURM_GPUS_ON_NODE", "PBS_JOBID", "LSB_JOBID", "CUDA_HOME", "CUDA_PATH", "NCCL_P2P_DISABLE",
+    "NCCL_IB_DISABLE",
 )  # fmt: skip
 
 
@@ -43,6 +44,12 @@ class Live:
             return _text(Path(key[0]))
         if kind == "names":
             return _names(Path(key[0]))
+        if kind == "mounts":  # only the lines about control groups: the rest is nobody's business
+            lines = (_text(Path("/proc/self/mountinfo")) or "").splitlines()
+            return [line for line in lines if " - cgroup" in line]
+        if kind == "filesystem":  # by "major:minor"
+            lines = (_text(Path("/proc/self/mountinfo")) or "").splitlines()
+            return next((line.partition(" - ")[2].split()[0] for line in lines if f" {key[0]} " in line), None)
         if kind == "link":
             return _link(Path(key[0]))
         if kind == "command":
@@ -77,7 +84,12 @@ class Recorder:
 
     def save(self, folder: Path, origin: str) -> None:
         """Write the record into ``folder``; ``origin`` says where it comes from. Raises InputError when it cannot."""
-        value = {"version": VERSION, "origin": origin, "readings": self._answers}
+        # A record is made to be handed on: the machine's own name stays at home.
+        kept = {
+            question: {**answer, "node": None} if question.startswith("system ") and answer else answer
+            for question, answer in self._answers.items()
+        }
+        value = {"version": VERSION, "origin": origin, "readings": kept}
         write_whole(folder / FILE, json.dumps(value, indent=1, sort_keys=True) + "\n")
 
 
