@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
 
 class AdvisorError(Exception):
     """Base of everything the command line turns into one line on stderr instead of a traceback."""
@@ -41,3 +46,18 @@ class RunError(AdvisorError):
     """A run started but did not end well (out of memory, dead rank, time limit)."""
 
     exit_code = 1
+
+
+def explain_validation(where: str, error: ValidationError) -> InputError:
+    """One clear sentence of pydantic's first complaint: file, field, what was found."""
+    first = error.errors(include_url=False)[0]
+    found = first.get("input")
+    shown = found if isinstance(found, (str, int, float, bool)) or found is None else type(found).__name__
+    message = first["msg"][:1].lower() + first["msg"][1:]
+    missing = first["type"] == "missing"
+    return InputError(
+        where,
+        "is missing" if missing else message,
+        field=".".join(str(part) for part in first["loc"]),
+        found=None if missing else shown,
+    )

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from advisor import __version__
-from advisor.errors import InputError
+from advisor.errors import InputError, explain_validation
 from advisor.files import read_json, write_whole
 from advisor.hardware.profile import HardwareProfile
 from advisor.job import Job
@@ -120,21 +120,6 @@ class Plan(_Data):
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of plan.json."""
     return Plan.model_json_schema()
-
-
-def explain_validation(where: str, error: ValidationError) -> InputError:
-    """One clear sentence of pydantic's first complaint: file, field, what was found."""
-    first = error.errors(include_url=False)[0]
-    found = first.get("input")
-    shown = found if isinstance(found, (str, int, float, bool)) or found is None else type(found).__name__
-    message = first["msg"][:1].lower() + first["msg"][1:]
-    missing = first["type"] == "missing"
-    return InputError(
-        where,
-        "is missing" if missing else message,
-        field=".".join(str(part) for part in first["loc"]),
-        found=None if missing else shown,
-    )
 
 
 def read_plan(path: Path) -> Plan:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from advisor.errors import InputError
+from advisor.errors import InputError, explain_validation
 from advisor.files import write_whole
 from advisor.job import (
     Attention,
@@ -29,7 +29,6 @@ from advisor.job import (
     Task,
     ZeroTuning,
 )
-from advisor.plan import explain_validation
 from advisor.units import parse_size
 
 

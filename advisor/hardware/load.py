@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from advisor.data import data_dir
-from advisor.errors import InputError
+from advisor.errors import InputError, explain_validation
 from advisor.files import read_json
 from advisor.hardware.profile import Gpu, HardwareProfile
 from advisor.units import format_bytes
@@ -40,7 +40,6 @@ def load_profile(name: str) -> HardwareProfile:
 
 def read_profile(path: Path) -> HardwareProfile:
     """One profile file. Raises InputError naming the file and the field."""
-    from advisor.plan import explain_validation
 
     if path.suffix == ".json":
         value = read_json(path)

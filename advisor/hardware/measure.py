@@ -23,7 +23,7 @@ MARK = "ADVISOR-MEASURED "  # libraries may print, too
 
 
 @dataclass(frozen=True)
-class Test:
+class Trial:
     """One child: its name in ``measure_child``, what the user reads, its limit in seconds."""
 
     name: str
@@ -31,10 +31,10 @@ class Test:
     limit: float
 
 
-CARD = Test("card", "one card: context, copies, matrix products", 60)
-GROUP = Test("group", "all cards: NCCL and all-reduce", 60)
-HOST = Test("host", "host memory", 20)
-DISK = Test("disk", "disk", 20)
+CARD = Trial("card", "one card: context, copies, matrix products", 60)
+GROUP = Trial("group", "all cards: NCCL and all-reduce", 60)
+HOST = Trial("host", "host memory", 20)
+DISK = Trial("disk", "disk", 20)
 
 
 def measure(
@@ -67,7 +67,7 @@ def measure(
     return Measured(date=datetime.date.today().isoformat(), method=method, **found), tuple(notes)
 
 
-def run_child(test: Test, arguments: str) -> tuple[dict[str, Any], str | None]:
+def run_child(test: Trial, arguments: str) -> tuple[dict[str, Any], str | None]:
     """What a child measured until it ended or its time was up, and what went wrong."""
     child = subprocess.Popen(
         [sys.executable, "-m", "advisor.hardware.measure_child", test.name, arguments],

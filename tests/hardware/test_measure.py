@@ -1,0 +1,56 @@
+"""Measuring children: real tests of disk and memory, a limit that holds, and ssh by a stand-in."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from traps import card, readings
+
+from advisor.errors import RunError
+from advisor.hardware.measure import DISK, Trial, run_child
+from advisor.hardware.merge import probe_hosts
+from advisor.hardware.probe import probe
+
+
+def arguments(folder: Path) -> str:
+    return json.dumps({"cards": 1, "uuids": [], "folder": str(folder), "memory": 1 << 30})
+
+
+def test_disk_is_measured_and_leaves_nothing(tmp_path: Path) -> None:
+    found, problem = run_child(DISK, arguments(tmp_path))
+    assert problem is None
+    assert found["disk_read"] > 0 and found["disk_write"] > 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_child_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+    found, problem = run_child(Trial("disk", "disk", 0.001), arguments(tmp_path))
+    assert found == {}
+    assert problem == "no end after 0.001 s"
+
+
+def test_a_child_that_fails_says_why(tmp_path: Path) -> None:
+    found, problem = run_child(Trial("disk", "disk", 20), arguments(tmp_path / "missing"))
+    assert found == {}
+    assert problem is not None and "missing" in problem
+
+
+def test_hosts_by_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = tmp_path / "answer.json"
+    answer.write_text(probe(readings((card(0), card(1)))).model_dump_json())
+    ssh = tmp_path / "ssh"
+    ssh.write_text(
+        f"#!{sys.executable}\nimport sys\n"
+        "if 'dead' in sys.argv: sys.exit('no route to host')\n"
+        f"print(open({str(answer)!r}).read())\n"
+    )
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    nodes = probe_hosts([("worker-1", 2), ("worker-2", 1)])
+    assert [(node.name, len(node.cards)) for node in nodes] == [("worker-1", 2), ("worker-2", 1)]
+    with pytest.raises(RunError, match=r"dead.*no route to host"):
+        probe_hosts([("dead", 1)])
