@@ -31,6 +31,8 @@ def probe(
     from advisor.hardware.readings import Live, Recorder, Replay
     from advisor.report import machine as report
 
+    if save and save.suffix != ".json":
+        raise InputError("--save", "writes JSON", found=save.name, expected="a name that ends in .json")
     if replay and (measure or record):
         raise InputError("--replay", "cannot be joined with --measure or --record", expected="one of them")
     if (hostfile or merge) and (replay or measure or record):
@@ -51,7 +53,9 @@ def probe(
         machine = report.measured(machine, Console(stderr=True))
     text = machine.model_dump_json(indent=2, exclude_none=True)
     if save:
-        write_whole(save, text + "\n")
+        # Read later, perhaps elsewhere: then it is that machine, and no longer this one.
+        kept = machine.model_copy(update={"name": save.stem, "here": False})
+        write_whole(save, kept.model_dump_json(indent=2, exclude_none=True) + "\n")
     if json_output:
         typer.echo(text)
     else:

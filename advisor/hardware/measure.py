@@ -67,6 +67,19 @@ def measure(
     return Measured(date=datetime.date.today().isoformat(), method=method, **found), tuple(notes)
 
 
+def with_measured(machine: HardwareProfile, found: Measured, notes: tuple[str, ...]) -> HardwareProfile:
+    """The machine with what was measured; numbers that it had no value for at all are filled in, too."""
+    changes: dict[str, Any] = {"measured": found, "notes": (*machine.notes, *notes)}
+    sources = dict(machine.sources)
+    if machine.host.memory_bandwidth is None and found.host_memory_bandwidth is not None:
+        changes["host"] = machine.host.model_copy(update={"memory_bandwidth": found.host_memory_bandwidth})
+        sources["host.memory_bandwidth"] = f"measured {found.date}"
+    if machine.disk.write is None and found.disk_write is not None:
+        changes["disk"] = machine.disk.model_copy(update={"write": found.disk_write})
+        sources["disk.write"] = f"measured {found.date}"
+    return machine.model_copy(update={**changes, "sources": sources})
+
+
 def run_child(test: Trial, arguments: str) -> tuple[dict[str, Any], str | None]:
     """What a child measured until it ended or its time was up, and what went wrong."""
     child = subprocess.Popen(

@@ -65,7 +65,7 @@ def read_all() -> dict[str, Any]:
 def _ask(nvml: Any, function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
-    except nvml.NVMLError:
+    except (nvml.NVMLError, UnicodeDecodeError):  # a process of another container can have a name that is no text
         return None
 
 

@@ -16,7 +16,7 @@ def measured(machine: HardwareProfile, messages: Console) -> HardwareProfile:
     """The machine with measured rates, a bar on ``messages`` meanwhile."""
     from rich.progress import Progress
 
-    from advisor.hardware.measure import measure
+    from advisor.hardware.measure import measure, with_measured
 
     with Progress(console=messages, disable=not messages.is_terminal) as bar:
         task = bar.add_task("measuring", total=None)
@@ -25,7 +25,7 @@ def measured(machine: HardwareProfile, messages: Console) -> HardwareProfile:
             Path.cwd(),
             lambda label, done, total: bar.update(task, description=label, completed=done, total=total),
         )
-    return machine.model_copy(update={"measured": found, "notes": (*machine.notes, *notes)})
+    return with_measured(machine, found, notes)
 
 
 def show(machine: HardwareProfile, console: Console) -> None:

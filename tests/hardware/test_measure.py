@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import pytest
 from traps import card, readings
 
 from advisor.errors import RunError
-from advisor.hardware.measure import DISK, Trial, run_child
+from advisor.hardware.load import load_profile
+from advisor.hardware.measure import DISK, Trial, run_child, with_measured
 from advisor.hardware.merge import probe_hosts
 from advisor.hardware.probe import probe
+from advisor.hardware.profile import Measured
 
 
 def arguments(folder: Path) -> str:
@@ -54,3 +57,24 @@ def test_hosts_by_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(node.name, len(node.cards)) for node in nodes] == [("worker-1", 2), ("worker-2", 1)]
     with pytest.raises(RunError, match=r"dead.*no route to host"):
         probe_hosts([("dead", 1)])
+
+
+def test_measured_values_fill_what_was_unknown() -> None:
+    machine = probe(readings((card(0),)))
+    found = Measured(date="2026-01-01", method="by hand", host_memory_bandwidth=5e9, disk_write=1e9)
+    filled = with_measured(machine, found, ("late",))
+    assert (filled.host.memory_bandwidth, filled.disk.write) == (5e9, 1e9)
+    assert filled.notes[-1] == "late"
+    known = machine.model_copy(update={"host": machine.host.model_copy(update={"memory_bandwidth": 1e9})})
+    assert with_measured(known, found, ()).host.memory_bandwidth == 1e9
+
+
+def test_a_saved_probe_is_a_profile(tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    command = [sys.executable, "-m", "advisor", "probe", "--record", str(tmp_path), "--save"]
+    subprocess.run([*command, str(file)], check=True, capture_output=True)
+    saved = load_profile(str(file))
+    assert (saved.name, saved.here) == ("mine", False)
+    refused = subprocess.run([*command, str(tmp_path / "mine.toml")], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "ends in .json" in refused.stderr
