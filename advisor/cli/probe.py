@@ -18,10 +18,13 @@ def probe(
         Path | None, typer.Option("--hostfile", help="DeepSpeed's hostfile: probe each host by ssh and join them.")
     ] = None,
     merge: Annotated[
-        list[str] | None, typer.Option("--merge", help="Join profiles of nodes: files, or - for JSON on stdin.")
-    ] = None,
+        bool, typer.Option("--merge", help="Join the profiles of nodes in FILES (- or none: JSON on stdin).")
+    ] = False,
+    files: Annotated[list[str] | None, typer.Argument(metavar="[FILES]...", help="With --merge: profiles.")] = None,
 ) -> None:
     """Show what this machine really has: memory that is free, links, software, and what would trip a run."""
+    import os
+
     from rich.console import Console
 
     from advisor.errors import InputError
@@ -35,6 +38,8 @@ def probe(
         raise InputError("--save", "writes JSON", found=save.name, expected="a name that ends in .json")
     if replay and (measure or record):
         raise InputError("--replay", "cannot be joined with --measure or --record", expected="one of them")
+    if files and not merge:
+        raise InputError("FILES", "are for --merge", found=files[0], expected="advisor probe --merge FILES")
     if (hostfile or merge) and (replay or measure or record):
         raise InputError(
             "--hostfile and --merge", "join finished probes", expected="no --replay, --measure or --record"
@@ -43,7 +48,7 @@ def probe(
     if hostfile:
         machine = join(probe_hosts(read_hostfile(hostfile)))
     elif merge:
-        machine = join(read_merged(merge))
+        machine = join(read_merged(files or ["-"]))
     else:
         machine = read(Replay.load(replay) if replay else recorder)
         machine = machine.model_copy(update={"here": replay is None})
@@ -51,7 +56,8 @@ def probe(
         recorder.save(record, "made by advisor probe --record on the machine itself")
     if measure:
         machine = report.measured(machine, Console(stderr=True))
-    text = machine.model_dump_json(indent=2, exclude_none=True)
+    # Tasks of one srun share their output: one line each stays whole.
+    text = machine.model_dump_json(indent=None if "SLURM_PROCID" in os.environ else 2, exclude_none=True)
     if save:
         # Read later, perhaps elsewhere: then it is that machine, and no longer this one.
         kept = machine.model_copy(update={"name": save.stem, "here": False})

@@ -78,3 +78,12 @@ def test_a_saved_probe_is_a_profile(tmp_path: Path) -> None:
     refused = subprocess.run([*command, str(tmp_path / "mine.toml")], capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert "ends in .json" in refused.stderr
+
+
+def test_merge_reads_what_srun_prints() -> None:
+    nodes = [probe(readings((card(0),), available=amount << 30)).model_dump_json() for amount in (64, 48)]
+    command = [sys.executable, "-m", "advisor", "probe", "--merge", "--json"]
+    done = subprocess.run(command, input="\n".join(nodes), capture_output=True, text=True, check=True)
+    joined = json.loads(done.stdout)
+    assert joined["nodes"] == 2
+    assert joined["host"]["memory_available"] == 48 << 30
