@@ -176,3 +176,18 @@ def test_hostfile(tmp_path: Path) -> None:
         file.write_text(wrong)
         with pytest.raises(InputError):
             read_hostfile(file)
+
+
+def test_rocm_and_apple_are_described() -> None:
+    place = "/sys/class/drm/card1/device"
+    more = {
+        "names /sys/class/drm": ["card1", "card1-DP-1"], f"text {place}/vendor": "0x1002\n",
+        f"text {place}/mem_info_vram_total": str(192 * GIB), f"text {place}/mem_info_vram_used": str(GIB),
+        f"text {place}/product_name": "Instinct MI300X\n",
+    }  # fmt: skip
+    amd = probe(readings(error="no library", more=more))
+    assert (amd.gpus[0].vendor, amd.capacities) == ("amd", (191 * GIB,))
+    brand = {"command sysctl -n machdep.cpu.brand_string": "Apple M3 Max\n"}
+    apple = probe(readings(error="no library", more=brand, platform="darwin", machine="arm64"))
+    assert apple.gpus[0].unified_memory and apple.gpus[0].name == "Apple M3 Max"
+    assert all(any("not an NVIDIA card" in note for note in machine.notes) for machine in (amd, apple))
