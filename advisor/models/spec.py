@@ -10,6 +10,12 @@ from typing import Any, Literal
 Source = Literal["local", "catalogue", "cache", "hub"]
 Kind = Literal["causal", "seq2seq", "masked"]
 
+# Families name the same size differently in config.json; the first that is set counts.
+LAYER_KEYS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers")
+HIDDEN_KEYS = ("hidden_size", "n_embd", "d_model", "dim")
+VOCAB_KEYS = ("vocab_size",)
+CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
@@ -54,19 +60,19 @@ class ModelSpec:
     @property
     def layers(self) -> int:
         """Number of decoder layers (encoder layers for an encoder; decoder layers for encoder-decoder)."""
-        return self.first("num_hidden_layers", "n_layer", "num_layers", "n_layers") or 0
+        return self.first(*LAYER_KEYS) or 0
 
     @property
     def hidden_size(self) -> int:
         """Width of the residual stream."""
-        return self.first("hidden_size", "n_embd", "d_model") or 0
+        return self.first(*HIDDEN_KEYS) or 0
 
     @property
     def vocab_size(self) -> int:
         """Rows of the embedding."""
-        return self.first("vocab_size") or 0
+        return self.first(*VOCAB_KEYS) or 0
 
     @property
     def context_length(self) -> int | None:
         """Longest position that the config allows, if it says so."""
-        return self.first("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
+        return self.first(*CONTEXT_KEYS)
