@@ -13,6 +13,7 @@ from advisor.errors import InputError
 from advisor.models.checkpoint import SAFETENSORS_INDEX, Weights, read_index
 
 _CONFIG = "config.json"
+_TOKEN = "a token (hf auth login, or HF_TOKEN)"
 # safetensors' names of what counts as a parameter; integers are buffers or packed weights.
 _FLOATS = ("BF16", "F16", "F32", "F64")
 
@@ -46,17 +47,24 @@ def fetch(repo: str) -> Fetched:
     try:
         config = Path(hf_hub_download(repo, _CONFIG))
     except errors.GatedRepoError as error:
-        raise InputError("--model", "is gated on the Hub", found=repo,
-                         expected="a licence accepted on its page and a token (hf auth login, or HF_TOKEN)") from error  # fmt: skip
+        raise InputError(
+            "--model", "is gated on the Hub", found=repo, expected=f"a licence accepted on its page, and {_TOKEN}"
+        ) from error
     except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
-        raise InputError("--model", "is neither in the catalogue nor on the Hub", found=repo,
-                         expected="a Hub id; a private one needs a token (hf auth login, or HF_TOKEN)") from error  # fmt: skip
+        raise InputError(
+            "--model", "is neither in the catalogue nor on the Hub", found=repo,
+            expected=f"a Hub id; for a private one {_TOKEN}",
+        ) from error  # fmt: skip
     except errors.LocalEntryNotFoundError as error:
-        raise InputError("--model", f"cannot be fetched ({_unreachable()})", found=repo,
-                         expected="a local model folder or a config.json") from error  # fmt: skip
+        raise InputError(
+            "--model", f"cannot be fetched ({_unreachable()})", found=repo,
+            expected="a local model folder or a config.json",
+        ) from error  # fmt: skip
     except errors.EntryNotFoundError as error:
-        raise InputError("--model", "has no config.json on the Hub", found=repo,
-                         expected="a transformers model (not an adapter, GGUF or original-weights repository)") from error  # fmt: skip
+        raise InputError(
+            "--model", "has no config.json on the Hub", found=repo,
+            expected="a transformers model (no adapter, no GGUF, no original weights)",
+        ) from error  # fmt: skip
     try:
         size, _ = read_index(Path(hf_hub_download(repo, SAFETENSORS_INDEX)))
     except errors.EntryNotFoundError:
@@ -74,14 +82,14 @@ def _unreachable() -> str:
 
 
 def _metadata(repo: str) -> tuple[int | None, bool, tuple[str, ...]]:
-    """(parameters, gated, notes) from the Hub's page of the model. Without it planning goes on: the model is counted."""
+    """(parameters, gated, notes) as the Hub's API tells them. Without them planning goes on: the config is counted."""
     from huggingface_hub import HfApi, errors
 
     try:
         info = HfApi().model_info(repo, expand=["safetensors", "gated"])
     # Its bases are the HTTP library's own error and OSError, whichever library this huggingface_hub is built on.
     except errors.HfHubHTTPError.__bases__ as error:
-        return None, False, (f"the Hub gave no parameter count ({type(error).__name__}); it is counted from the config",)
+        return None, False, (f"the Hub gave no parameter count ({type(error).__name__}): counted from the config",)
     counts: Mapping[str, int] = info.safetensors.parameters if info.safetensors is not None else {}
     parameters = sum(count for name, count in counts.items() if name in _FLOATS)
     return parameters or None, bool(info.gated), ()

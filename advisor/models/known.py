@@ -47,8 +47,8 @@ class Entry:
         notes = list(self.notes)
         if self.original is not None and asked.lower() == self.original.lower():
             notes.append(
-                f"{self.original} holds the original weights, which transformers cannot load: give a loader {self.repo}, "
-                "the same model in its format, which is planned here"
+                f"{self.original} holds the original weights, which transformers cannot load: a loader needs "
+                f"{self.repo}, the same model in its format, which is planned here"
             )
         if self.gated:
             notes.append(f"{self.repo} is gated: accept its licence on the Hub and log in before loading")
