@@ -44,6 +44,7 @@ def fetch(repo: str) -> Fetched:
     """Ask the Hub for ``repo``. Raises InputError when it is not reachable, or refuses, or has no such model."""
     from huggingface_hub import errors, hf_hub_download
 
+    _check_reachable(repo)
     try:
         config = Path(hf_hub_download(repo, _CONFIG))
     except errors.GatedRepoError as error:
@@ -56,10 +57,7 @@ def fetch(repo: str) -> Fetched:
             expected=f"a Hub id; for a private one {_TOKEN}",
         ) from error  # fmt: skip
     except errors.LocalEntryNotFoundError as error:
-        raise InputError(
-            "--model", f"cannot be fetched ({_unreachable()})", found=repo,
-            expected="a local model folder or a config.json",
-        ) from error  # fmt: skip
+        raise _unreachable(repo) from error
     except errors.EntryNotFoundError as error:
         raise InputError(
             "--model", "has no config.json on the Hub", found=repo,
@@ -73,22 +71,40 @@ def fetch(repo: str) -> Fetched:
     return Fetched(config, Weights(parameters=parameters, bytes=size), gated, notes)
 
 
-def _unreachable() -> str:
+def _check_reachable(repo: str) -> None:
+    """Ask the Hub once for anything: huggingface_hub itself tries for half a minute before it gives up."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session
+
+    try:
+        get_session().head(constants.ENDPOINT, timeout=10)
+    except _transport_errors() as error:
+        raise _unreachable(repo) from error
+
+
+def _unreachable(repo: str) -> InputError:
     from huggingface_hub import constants
 
-    if constants.HF_HUB_OFFLINE:
-        return "HF_HUB_OFFLINE is set"
-    return f"{constants.ENDPOINT} does not answer"
+    reason = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else f"{constants.ENDPOINT} does not answer"
+    return InputError(
+        "--model", f"cannot be fetched ({reason})", found=repo, expected="a local model folder or a config.json"
+    )
+
+
+def _transport_errors() -> tuple[type[BaseException], ...]:
+    """The HTTP library's own base error and OSError, whichever library this huggingface_hub is built on."""
+    from huggingface_hub import errors
+
+    return tuple(errors.HfHubHTTPError.__bases__)
 
 
 def _metadata(repo: str) -> tuple[int | None, bool, tuple[str, ...]]:
     """(parameters, gated, notes) as the Hub's API tells them. Without them planning goes on: the config is counted."""
-    from huggingface_hub import HfApi, errors
+    from huggingface_hub import HfApi
 
     try:
         info = HfApi().model_info(repo, expand=["safetensors", "gated"])
-    # Its bases are the HTTP library's own error and OSError, whichever library this huggingface_hub is built on.
-    except errors.HfHubHTTPError.__bases__ as error:
+    except _transport_errors() as error:
         return None, False, (f"the Hub gave no parameter count ({type(error).__name__}): counted from the config",)
     counts: Mapping[str, int] = info.safetensors.parameters if info.safetensors is not None else {}
     parameters = sum(count for name, count in counts.items() if name in _FLOATS)
