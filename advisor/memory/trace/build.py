@@ -28,7 +28,7 @@ def full_config(model: ModelSpec) -> Any:
 
 def _signatures(config: Any, total: int) -> list[tuple[Any, ...]]:
     """What makes layers differ: attention kind, dense or expert MLP."""
-    kinds = getattr(config, "layer_types", None)
+    kinds = getattr(config, "layer_types", None) or getattr(config, "attention_layers", None)
     mlps = getattr(config, "mlp_layer_types", None)
     dense_first = getattr(config, "first_k_dense_replace", 0) or 0
     moe_layers = getattr(config, "moe_layers", None)
@@ -91,6 +91,10 @@ def cut_config(model: ModelSpec, job: Job) -> tuple[Any, tuple[Stack, ...]]:
             values[key] = list(value[:keep]) + (list(value[-main.tail :]) if main.tail else [])
     if "moe_layers" in values:
         values.pop("moe_layers")
+    if "attention_types" in values:  # GPT-Neo writes its layers' kinds as groups with a number of repetitions
+        layers = list(whole.attention_layers)
+        kept = layers[:keep] + (layers[-main.tail :] if main.tail else [])
+        values["attention_types"] = [[[kind], 1] for kind in kept]
     from transformers import AutoConfig
 
     config = AutoConfig.for_model(model.model_type, **values)
@@ -111,11 +115,14 @@ def build(model: ModelSpec, config: Any, job: Job, attention: str) -> Any:
     # Set after building, so that an architecture which refuses a kernel on this machine is still traced with the one
     # that the plan will run.
     config._attn_implementation = "eager"
-    if attention == "sdpa" and getattr(config, "attn_logit_softcapping", None):
+    capped = bool(getattr(config, "attn_logit_softcapping", None))
+    if attention == "sdpa" and capped:
         # SDPA has no soft cap: some versions of transformers ran without it, newer ones refuse. Memory is the same.
         config.attn_logit_softcapping = None
     with torch.device("meta"):
         made = cls.from_config(config, dtype=dtype)
+    if job.attention == "sdpa" and not made._supports_sdpa and not capped:
+        attention = "eager"  # BLOOM, MPT, GPT-Neo, gpt-oss have no SDPA path: the library runs the plain one
     for part in {id(module.config): module.config for module in made.modules() if hasattr(module, "config")}.values():
         part._attn_implementation = attention
     return made
