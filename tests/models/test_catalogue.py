@@ -3,72 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
+from counting import counted
 
-from advisor.models.known import Entry, catalogue, find, nearest
+from advisor.job import Job
+from advisor.models.known import catalogue, find, nearest
 from advisor.models.spec import ModelSpec
-
-# Repositories that share an architecture are counted once.
-_built: dict[str, tuple[int, int | None]] = {}
-
-
-def count(entry: Entry) -> tuple[int, int | None]:
-    """(parameters, those used a token in a mixture of experts), tied weights once, of the model on the meta device."""
-    key = json.dumps([entry.kind, dict(entry.config)], sort_keys=True)
-    if key not in _built:
-        _built[key] = _count(entry)
-    return _built[key]
-
-
-def _count(entry: Entry) -> tuple[int, int | None]:
-    import torch
-    import transformers
-
-    auto = {
-        "causal": transformers.AutoModelForCausalLM,
-        "seq2seq": transformers.AutoModelForSeq2SeqLM,
-        "masked": transformers.AutoModelForMaskedLM,
-    }
-    values = dict(entry.config)
-    config = transformers.AutoConfig.for_model(values.pop("model_type"), **values)
-    with torch.device("meta"):
-        model = auto[entry.kind].from_config(config)
-    model.tie_weights()
-    parameters = list(model.parameters())  # a shared one comes once
-    total = sum(parameter.numel() for parameter in parameters)
-    head = model.get_output_embeddings()
-    if values.get("tie_word_embeddings") is False and head.weight is model.get_input_embeddings().weight:
-        # transformers ties the head of every T5 that it makes, and not of one that it loads with another head.
-        total += head.weight.numel()
-    return total, _active(total, model, config)
-
-
-def _active(total: int, model: Any, config: Any) -> int | None:
-    names = ("num_local_experts", "n_routed_experts", "num_experts")
-    experts = next((getattr(config, name) for name in names if getattr(config, name, None)), None)
-    if experts is None:
-        return None
-    routed = sum(
-        parameter.numel()
-        for name, parameter in model.named_parameters()
-        if ".experts." in name and parameter.shape[0] == experts
-    )
-    assert routed > 0
-    return total - routed * (experts - config.num_experts_per_tok) // experts
 
 
 @pytest.mark.parametrize("repo", sorted(catalogue()))
 def test_parameters_as_published(repo: str) -> None:
     entry = catalogue()[repo]
-    assert count(entry)[0] == pytest.approx(entry.parameters, rel=0.005), entry.counted_by
+    count = counted(entry)
+    assert count.made + count.head == pytest.approx(entry.parameters, rel=0.005), entry.counted_by
 
 
 @pytest.mark.parametrize("repo", sorted(name for name, entry in catalogue().items() if entry.variant_of is None))
 def test_active_parameters_as_published(repo: str) -> None:
     entry = catalogue()[repo]
-    active = count(entry)[1]
+    active = counted(entry).active
     if active is None:
         assert entry.active is None
         return
@@ -78,6 +32,25 @@ def test_active_parameters_as_published(repo: str) -> None:
     digits = len(str(entry.active).rstrip("0"))
     rounding = 10 ** (len(str(entry.active)) - digits) / 2
     assert active - embeddings - rounding <= entry.active <= active + rounding
+
+
+# One of each architecture: the first in its file.
+FIRSTS = {entry.config["model_type"]: repo for repo, entry in reversed(catalogue().items())}
+
+
+@pytest.mark.parametrize("repo", sorted(FIRSTS.values()))
+def test_every_architecture_can_be_traced(repo: str) -> None:
+    """A step of the cut model, stretched to full depth, has every parameter of the full model."""
+    from advisor.memory.stretch import parameters
+    from advisor.memory.trace.run import run
+
+    entry = catalogue()[repo]
+    if entry.kind == "masked":
+        job = Job(task="finetune", method="full", strategy="single", sequence_length=128)
+    else:
+        job = Job(task="inference", strategy="single", sequence_length=128, max_new_tokens=4)
+    stretched = parameters(run(entry.spec(repo), job))
+    assert sum(parameter.numel for parameter in stretched) == counted(entry).made
 
 
 def test_it_is_large_and_has_every_kind() -> None:
