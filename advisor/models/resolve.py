@@ -26,10 +26,14 @@ def resolve(name: str, *, allow_download: bool = False, trust_remote_code: bool 
     the Hub. Raises InputError for a name nobody knows (with the nearest known ones), a broken config, and a model that
     needs its own code without ``trust_remote_code``.
     """
-    path = Path(name).expanduser()
-    if path.is_dir():
+    try:
+        path = Path(name).expanduser()
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except (OSError, RuntimeError) as error:  # no access, a name too long, ~ of an unknown user
+        raise InputError("--model", f"cannot be looked up ({error})", found=name, expected=_WAYS) from error
+    if is_folder and name.strip():
         return _local(name, path, path / "config.json", trust_remote_code)
-    if path.is_file():
+    if is_file:
         return _local(name, path.parent, path, trust_remote_code)
     if not name.strip() or name.endswith(".json") or name.startswith((".", "/", "~")):
         raise InputError("--model", "is no such file or folder", found=name, expected=_WAYS)
