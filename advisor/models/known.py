@@ -108,6 +108,17 @@ def find(name: str) -> Entry | None:
     return None if repo is None else catalogue()[repo]
 
 
+def search(text: str) -> tuple[Entry, ...]:
+    """The entries whose name, alias, family or architecture contains ``text``, whatever its case; all for ""."""
+    lower = text.lower()
+
+    def words(entry: Entry) -> tuple[str, ...]:
+        others = (entry.original,) if entry.original else ()
+        return (entry.repo, entry.family, str(entry.config["model_type"]), *entry.aliases, *others)
+
+    return tuple(entry for entry in catalogue().values() if any(lower in word.lower() for word in words(entry)))
+
+
 def nearest(name: str, count: int = 4) -> tuple[str, ...]:
     """The Hub ids of the catalogue whose names look most like ``name``."""
     lower = name.lower()
