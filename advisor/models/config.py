@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from advisor.cache import version_of
 from advisor.errors import InputError
 from advisor.job import Dtype
 from advisor.models.checkpoint import Weights
@@ -45,6 +44,8 @@ def spec_from_config(
                          expected='the architecture, such as "llama"')  # fmt: skip
     native = _native(model_type)
     if not native and not own_code:
+        from advisor.cache import version_of
+
         raise InputError(where, f"is no architecture of transformers {version_of('transformers')}", found=model_type,
                          field=place + "model_type", expected="one that it has (a newer release may)")  # fmt: skip
     if not native and not trust_remote_code:
