@@ -290,19 +290,26 @@ def replay(events: Iterable[Event], *, expandable: bool, limit: int | None = Non
 
 
 def required_capacity(events: tuple[Event, ...], *, expandable: bool, tolerance: float = 0.002) -> int:
-    """The least limit on the allocator (bytes) under which the timeline survives, to a fraction of ``tolerance``.
+    """The limit on the allocator (bytes) from which on the timeline survives, to a fraction of ``tolerance``.
 
-    Between the allocated peak and what is reserved without a limit; a larger limit never hurts.
+    A larger limit can hurt: a tight one makes the allocator give segments back early, a looser one lets them be cut up
+    first. So limits are tried downward from what is reserved without one, and the first that fails ends the search.
     """
     memory = tuple(event for event in events if event.kind in ("alloc", "free", "phase"))
     free = replay(memory, expandable=expandable)
     low, high = free.allocated, free.reserved
-    if replay(memory, expandable=expandable, limit=low).survived:
-        return low
-    while high - low > tolerance * high:
-        middle = (low + high) // 2
+    stride = max(1, int(0.01 * low))
+    failed: int | None = None
+    while high > low:
+        tried = max(low, high - stride)
+        if not replay(memory, expandable=expandable, limit=tried).survived:
+            failed = tried
+            break
+        high = tried
+    while failed is not None and high - failed > tolerance * high:
+        middle = (failed + high) // 2
         if replay(memory, expandable=expandable, limit=middle).survived:
             high = middle
         else:
-            low = middle
+            failed = middle
     return high

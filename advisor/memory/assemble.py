@@ -59,9 +59,15 @@ def timeline(model: ModelSpec, job: Job, *, optimizer: bool = True, hopper: bool
     Raises ValueError for an optimizer without a memory model.
     """
     trace = trace_of(model, job)
-    whole = stretch(trace)
-    params = parameters(trace)
-    build = _Builder(params, trace.buffers, hopper)
+    return whole_step(stretch(trace), parameters(trace), trace.buffers, job, optimizer=optimizer, hopper=hopper)
+
+
+def whole_step(
+    whole: Stretched, params: tuple[Parameter, ...], buffers: int, job: Job, *, optimizer: bool = True,
+    hopper: bool = True,
+) -> Timeline:
+    """Events of a stretched step (or a device's share of it) with ``params`` and bytes of ``buffers`` loaded."""
+    build = _Builder(params, buffers, hopper)
     if job.trains:
         step = optimizer_step(job.optimizer, params) if optimizer else Step((), ())
         for number in range(2):
