@@ -1,8 +1,8 @@
 """Bytes of a process on its card that lie outside torch's allocator: CUDA context, kernel modules, NCCL, streams.
 
 Measured on H200 (driver 580, torch 2.11; the 107 runs of ``measurements/h200.jsonl``, ``runtime_overhead``). They vary
-by card and driver: what ``advisor probe --measure`` found on the machine comes first. Other cards take the H200's values,
-the largest known ones, and the budget says so.
+by card and driver: what ``advisor probe --measure`` found on the machine comes first. Other cards take the
+H200's values, the largest known ones, and the budget says so.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from advisor.models.resolve import resolve
 @pytest.mark.parametrize(
     ("name", "count", "largest"),
     [
-        ("meta-llama/Llama-2-70b-hf", 68_976_648_192, 28672 * 8192),
+        ("meta-llama/Llama-2-70b-hf", 68_976_648_192, 32000 * 8192),
         ("meta-llama/Llama-3.2-1B", 1_235_814_400, 128256 * 2048),
     ],
 )
