@@ -86,7 +86,8 @@ def budget_device_map(model: ModelSpec, machine: HardwareProfile, job: Job) -> B
     def compute() -> Any:
         trace = trace_of(model, job)
         whole, params = stretch(trace), parameters(trace)
-        homes = {param.name: device_of(param.name, placed) for param in params}
+        # PEFT wraps the model: its names start two modules further out than the map's.
+        homes = {param.name: device_of(param.name.removeprefix("base_model.model."), placed) for param in params}
         cards = sorted({home for home in homes.values() if home not in SPILLED}, key=int) or ["0"]
         found = []
         for card in cards:
