@@ -50,6 +50,12 @@ class Strategy(Protocol):
     def jobs(self, model: ModelSpec, machine: HardwareProfile, workload: Workload) -> Iterable[Job]:
         """The candidates worth looking at, best first by the strategy's own order."""
 
+    def settle(self, model: ModelSpec, machine: HardwareProfile, job: Job) -> Job | str:
+        """``job`` with what follows from its other settings (a device map, bucket sizes), or why there is none.
+
+        The search changes a job's batch, checkpointing or optimizer and then settles it again.
+        """
+
     def budget(self, model: ModelSpec, machine: HardwareProfile, job: Job) -> Budget:
         """The job's memory on this machine."""
 
