@@ -1,8 +1,8 @@
 """Conditions of the rules: short comparisons over declared facts.
 
-A condition is parsed by Python's ``ast`` and held against a whitelist: facts, numbers, strings, comparisons, ``+ - * /``,
-``and or not``, ``in`` with a tuple of constants. It is typed when loaded (a comparison of bytes with tokens a second is an
-error) and evaluated by walking the tree. Nothing is ever compiled or run.
+A condition is parsed by Python's ``ast`` and held against a whitelist: facts, numbers, strings, comparisons,
+``+ - * /``, ``and or not``, ``in`` with a tuple of constants. It is typed when loaded (a comparison of bytes with
+tokens a second is an error) and evaluated by walking the tree. Nothing is ever compiled or run.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import ast
 import difflib
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from advisor.decide.facts import FACTS, Value, show
 from advisor.decide.types import Condition
 
 MAX_LENGTH = 160
-_COMPARE: Mapping[type[ast.cmpop], Callable[[object, object], bool]] = {
+_COMPARE: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
     ast.Eq: operator.eq, ast.NotEq: operator.ne,
 }  # fmt: skip
@@ -45,7 +46,7 @@ class Compiled:
     """
 
     text: str
-    tree: ast.expr
+    tree: ast.expr = field(compare=False)
     facts: tuple[str, ...]
 
     def evaluate(self, facts: Mapping[str, Value]) -> Condition:

@@ -1,7 +1,7 @@
 """The facts that rules may ask about: each has a name, a type, a unit and a meaning, declared here and nowhere else.
 
-A *way* is a strategy with what it moves and stores: ``zero3``, ``zero3_cpu``, ``single_nf4``, ``ddp_nodes``. Each way has
-``WAY.fits``, ``WAY.tight`` and ``WAY.speed``, and is the name of a leaf.
+A *way* is a strategy with what it moves and stores: ``zero3``, ``zero3_cpu``, ``single_nf4``, ``ddp_nodes``. Each way
+has ``WAY.fits``, ``WAY.tight`` and ``WAY.speed``, and is the name of a leaf.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def speed_of(candidate: Candidate) -> float | None:
 
 
 def best_by_way(candidates: Iterable[Candidate]) -> dict[str, Candidate]:
-    """The fastest fitting candidate of each way (where speeds are unknown, the first); ways that do not fit are absent."""
+    """The fastest fitting candidate of each way (unknown speeds: the first); ways that do not fit are absent."""
     best: dict[str, Candidate] = {}
     for candidate in candidates:
         way = way_of(candidate)
@@ -196,8 +196,5 @@ def show(name: str, value: Value) -> str:
         return format_bytes(int(value))
     if unit == "B/s":
         return format_rate(value)
-    return (
-        f"{value:.3g}{f' {unit}' if unit and unit != 'ratio' else ''}"
-        if abs(value) < 1000
-        else f"{value:,.0f} {unit}".rstrip()
-    )
+    number = f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return number if unit in ("", "ratio") else f"{number} {unit}"

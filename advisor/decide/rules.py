@@ -1,9 +1,9 @@
 """The decision trees: TOML files, checked when loaded.
 
-A file is a flattened binary tree. Each table is a node: ``ask`` (the question), ``when`` (conditions, all of which must
-hold for a yes), ``yes`` and ``no`` (another node of the file, a way such as ``zero3_cpu``, or ``none``), ``because``. The
-first node is the root. Loading checks everything that could go wrong later: a tree that loads answers every input, and its
-leaves name only what was asked to fit.
+A file is a flattened binary tree. Each table is a node: ``ask`` (the question), ``when`` (conditions, all of which
+must hold for a yes), ``yes`` and ``no`` (another node of the file, a way such as ``zero3_cpu``, or ``none``),
+``because``. The first node is the root. Loading checks everything that could go wrong later: a tree that loads answers
+every input, and its leaves name only what was asked to fit.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def all_nodes(overlay: Path | None = None) -> dict[str, Node]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file's tables. Raises InputError naming file and place (a table that is declared twice is such an error)."""
+    """A TOML file's tables. Raises InputError naming file and place."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
