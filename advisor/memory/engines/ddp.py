@@ -1,0 +1,59 @@
+"""DistributedDataParallel: the whole model on every rank, and flat buckets that are one more copy of the gradients.
+
+Source: torch 2.11 torch/csrc/distributed/c10d/reducer.cpp (buckets of 25 MiB, a first one of 1 MiB; gradients are not
+views of the buckets unless asked).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from advisor.hardware.profile import HardwareProfile
+from advisor.job import Job
+from advisor.memory.budget import Budget
+from advisor.memory.figures import figures, gpu_budget, kept
+from advisor.memory.runtime import runtime_bytes, runtime_note
+from advisor.memory.single import HOST_PROCESS, is_hopper
+from advisor.memory.timeline import Event, Timeline
+from advisor.models.spec import ModelSpec
+
+BUCKET = 25 << 20
+
+
+def budget_ddp(model: ModelSpec, machine: HardwareProfile, job: Job) -> Budget:
+    """The memory of ``job`` on each card. Raises ValueError for an optimizer without a memory model."""
+    hopper = is_hopper(machine)
+
+    def compute() -> Any:
+        from advisor.memory.assemble import timeline
+
+        return figures(with_buckets(timeline(model, job, hopper=hopper)), expandable=job.expandable_segments)
+
+    found = kept(model, job, {"hopper": hopper}, compute)
+    note = runtime_note(machine)
+    ranks = job.gpus // max(1, job.nodes)
+    return Budget(
+        gpus=(gpu_budget(found, runtime_bytes(machine, job)),) * ranks,
+        host_ram=HOST_PROCESS * ranks,
+        host_ram_load=HOST_PROCESS * ranks,
+        peak_phase=found["phase"],
+        phases=found["phases"],
+        notes=(note,) if note else (),
+    )
+
+
+def with_buckets(line: Timeline) -> tuple[Event, ...]:
+    """The timeline with the reducer's buckets, made when the model is wrapped: after load, before the first step."""
+    sizes: list[int] = []
+    room = 0
+    for parameter in line.parameters:
+        if parameter.trainable:
+            room += parameter.numel * parameter.dtype_bytes
+            if room >= BUCKET:
+                sizes.append(room)
+                room = 0
+    if room:
+        sizes.append(room)
+    first = next(index for index, event in enumerate(line.events) if event.kind == "phase" and event.part != "load")
+    made = tuple(Event("alloc", -1 - number, size, "buffers") for number, size in enumerate(sizes))
+    return (*line.events[:first], *made, *line.events[first:])
