@@ -179,8 +179,8 @@ def _outcome(
         if found:
             return ended(ending, f"The run failed: {found.group(0)}.")
     lost = {event["rank"] for event in seen.events} - done
-    killed = (
-        (code is not None and code < 0) or re.search(r"exitcode\s*:\s*-9|Signal 9|SIGKILL|code -9|return code = -9", text)
+    killed = (code is not None and code < 0) or re.search(
+        r"exitcode\s*:\s*-9|Signal 9|SIGKILL|code -9|return code = -9", text
     )
     if killed:
         who = f"rank {min(lost)}" if len(lost) == 1 else "a rank"

@@ -47,7 +47,7 @@ class _Pool:
         self.end: _Block | None = None  # expandable: the last block of the range
 
 
-class OutOfMemoryReplay(Exception):
+class ReplayedOutOfMemoryError(Exception):
     """The replayed run ran out under its limit."""
 
 
@@ -75,7 +75,7 @@ class Allocator:
         self._address = 0
 
     def allocate(self, size: int) -> _Block:
-        """A block of at least ``size`` bytes. Raises OutOfMemoryReplay at the limit."""
+        """A block of at least ``size`` bytes. Raises ReplayedOutOfMemoryError at the limit."""
         size = max(ROUND, -(-size // ROUND) * ROUND)
         pool = self._pools[size <= SMALL]
         block = self._best(pool, size) or self._grow(pool, size)
@@ -83,7 +83,7 @@ class Allocator:
             self._release()
             block = self._best(pool, size) or self._grow(pool, size)
             if block is None:
-                raise OutOfMemoryReplay
+                raise ReplayedOutOfMemoryError
         block.free = False
         self._split(block, size)
         self.allocated += block.size
@@ -264,7 +264,7 @@ def replay(events: Iterable[Event], *, expandable: bool, limit: int | None = Non
         if kind == "alloc":
             try:
                 block = allocator.allocate(event.size)
-            except OutOfMemoryReplay:
+            except ReplayedOutOfMemoryError:
                 seen.survived, seen.failed_in = False, phase
                 break
             blocks[event.key] = (block, event.part)

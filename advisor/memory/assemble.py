@@ -63,7 +63,12 @@ def timeline(model: ModelSpec, job: Job, *, optimizer: bool = True, hopper: bool
 
 
 def whole_step(
-    whole: Stretched, params: tuple[Parameter, ...], buffers: int, job: Job, *, optimizer: bool = True,
+    whole: Stretched,
+    params: tuple[Parameter, ...],
+    buffers: int,
+    job: Job,
+    *,
+    optimizer: bool = True,
     hopper: bool = True,
 ) -> Timeline:
     """Events of a stretched step (or a device's share of it) with ``params`` and bytes of ``buffers`` loaded."""

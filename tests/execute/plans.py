@@ -58,9 +58,14 @@ def plan_of(job: Job, *, config: dict[str, Any] | None = None, path: str | None 
     return Plan(
         created="2026-01-01T00:00:00Z",
         model=PlanModel(
-            name="tiny", loader_repo="tiny", kind="causal", config=config or TINY, path=path, source="local",
+            name="tiny",
+            loader_repo="tiny",
+            kind="causal",
+            config=config or TINY,
+            path=path,
+            source="local",
             parameters=100_000,
-        ),  # fmt: skip
+        ),
         hardware=HardwareProfile(name="cpu", host=Host(memory_available=8 << 30)),
         sentence="A test.",
         path=("T",),
@@ -76,7 +81,7 @@ def plan_of(job: Job, *, config: dict[str, Any] | None = None, path: str | None 
                 }
             ),
         ),
-    )  # fmt: skip
+    )
 
 
 def finetune(strategy: str = "single", **changes: Any) -> Job:
@@ -99,7 +104,12 @@ def inference(strategy: str = "single", **changes: Any) -> Job:
     """A tiny generation job."""
     return Job(
         **{
-            "task": "inference", "strategy": strategy, "precision": "fp32", "load_dtype": "fp32", "sequence_length": 16,
-            "max_new_tokens": 4, **changes,
+            "task": "inference",
+            "strategy": strategy,
+            "precision": "fp32",
+            "load_dtype": "fp32",
+            "sequence_length": 16,
+            "max_new_tokens": 4,
+            **changes,
         }
-    )  # fmt: skip
+    )

@@ -15,7 +15,7 @@ def random_rows(rows: int, length: int, vocab: int) -> Any:
     """A dataset of ``rows`` samples of ``length`` random tokens, without padding."""
     import torch
 
-    class Rows(torch.utils.data.Dataset):  # type: ignore[type-arg]
+    class Rows(torch.utils.data.Dataset):
         def __len__(self) -> int:
             return rows
 

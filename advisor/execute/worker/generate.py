@@ -138,7 +138,7 @@ def _answer(model: Any, words: Any, device: Any, prompt: str, count: int, status
 
     times: list[float] = []
 
-    class Stream(TextStreamer):  # type: ignore[misc]
+    class Stream(TextStreamer):
         """Sends each finished piece of text to the supervisor."""
 
         def put(self, value: Any) -> None:

@@ -110,7 +110,7 @@ def train(plan: Plan, step: PlanStep, task: Task, status: Status) -> None:
         allocated=_allocated(),
     )
 
-    class Report(transformers.TrainerCallback):  # type: ignore[misc]
+    class Report(transformers.TrainerCallback):
         """Says every step's time and, where the Trainer logged one, its loss."""
 
         def __init__(self) -> None:

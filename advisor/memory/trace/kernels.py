@@ -29,7 +29,7 @@ class _Flash(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Any, k: Any, v: Any, recorder: Recorder, causal: bool) -> Any:
-        b, h, s, d = q.shape
+        b, h, s, _ = q.shape
         out = torch.empty((b, s, h, v.shape[-1]), dtype=q.dtype, device=q.device).transpose(1, 2)
         lse = torch.empty((b, h, s), dtype=torch.float32, device=q.device)
         ctx.save_for_backward(q, k, v, out, lse)
@@ -39,7 +39,7 @@ class _Flash(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        q, k, v, out, lse = ctx.saved_tensors
+        q, k, v, _, lse = ctx.saved_tensors
         b, h, s, d = q.shape
         grad = grad if grad.stride(-1) == 1 else grad.contiguous()
         rows, width = _round(s, 128), _round(d, 32)
@@ -76,7 +76,7 @@ class _Efficient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        q, k, v, out, _, _ = ctx.saved_tensors
+        q, k, v, _, _, _ = ctx.saved_tensors
         delta = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
         dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
         # Accumulators in fp32 for half inputs (AttentionBackwardKernel::workspace_size).

@@ -61,7 +61,7 @@ class Recorder(TorchDispatchMode):
 
     def operator(self, cost: Cost) -> None:
         """Count an operator; stand-in kernels call this for the kernel they stand for."""
-        self._operators[self._current].append((self._next(), int(cost.flops), int(cost.moved), cost.label))
+        self._operators[self._current].append(Operator(self._next(), int(cost.flops), int(cost.moved), cost.label))
 
     def _next(self) -> int:
         self._positions[self._current] += 1
@@ -103,4 +103,4 @@ class Recorder(TorchDispatchMode):
 
     def operators(self) -> tuple[tuple[Operator, ...], ...]:
         """Operators by segment, in order."""
-        return tuple(tuple(Operator(*item) for item in segment) for segment in self._operators)
+        return tuple(tuple(segment) for segment in self._operators)
