@@ -129,6 +129,6 @@ def command(step: PlanStep, payload: Sequence[str], places: Mapping[str, str], w
     if step.launch.launcher == "accelerate":
         words = words[1:]
     return Command(
-        argv=tuple([*program, *words, *(fill(word, strict=False) for word in payload)]),
+        argv=(*program, *words, *(fill(word, strict=False) for word in payload)),
         environment=dict(step.launch.environment),
     )

@@ -142,7 +142,7 @@ def _candidate_rows(advice: Advice, width: int) -> Table:
         if _has_gpus(candidate):
             assert candidate.budget is not None
             bar: RenderableType = memory_bar(parts_of(candidate), limit, scale, bar_width)
-            gpu = format_bytes(candidate.budget.fullest.needed)
+            gpu = format_bytes(candidate.budget.fullest.needed if candidate.budget else None)
         else:
             bar, gpu = Text(""), ""
         if not narrow:
@@ -210,12 +210,12 @@ def advice_view(advice: Advice, written: Path | None, width: int) -> Group:
     if decision.ways_out:
         out += [_heading("Nearest ways out"), *_bullets(decision.ways_out)]
     if advice.plan is not None:
-        for step in advice.plan.steps:
-            if step.estimators:
+        for phase in advice.plan.steps:
+            if phase.estimators:
                 out.append(_heading("The engine's own estimate"))
-                out.extend(Text(f"  {name}: {value}", style="dim") for name, value in step.estimators.items())
-            if step.advice:
-                out += [_heading(f"Advice for {step.name}"), *_bullets(step.advice)]
+                out.extend(Text(f"  {name}: {value}", style="dim") for name, value in phase.estimators.items())
+            if phase.advice:
+                out += [_heading(f"Advice for {phase.name}"), *_bullets(phase.advice)]
     if written is not None:
         out.append(Text(f"\nWrote {written}. Run it with: advisor apply {written}", style="bold"))
     return Group(*out)

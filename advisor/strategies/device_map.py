@@ -61,7 +61,7 @@ class DeviceMap(Common):
                 job_of(model, machine, workload, self.name, None, gpus=n, quantization=quantization) for n in counts
             ]
             for job in self._fewest(model, machine, kinds):
-                whole = whole or quantization is None
+                whole = whole or (quantization is None and job.device_map is not None)
                 yield job
         if not whole and None in quantizations(workload):
             spilled = job_of(model, machine, workload, self.name, None, gpus=cards_of_node(machine))
@@ -75,6 +75,8 @@ class DeviceMap(Common):
             if isinstance(settled, Job):
                 yield settled
                 return
+        if kinds:
+            yield kinds[-1]  # no number of cards holds it: the search says what is missing
 
     def settle(self, model: ModelSpec, machine: HardwareProfile, job: Job) -> Job | str:
         """The job with its map: balanced over its cards, or spilled where it spilled before."""

@@ -48,6 +48,11 @@ class Outline:
         return sum(parameter.storage_bytes for parameter in self.parameters)
 
     @property
+    def numel(self) -> int:
+        """All parameters."""
+        return sum(parameter.numel for parameter in self.parameters)
+
+    @property
     def trained(self) -> int:
         """Trainable parameters."""
         return sum(parameter.numel for parameter in self.parameters if parameter.trainable)
