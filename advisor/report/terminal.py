@@ -119,7 +119,8 @@ def _limit(advice: Advice) -> int:
 
 def _candidate_rows(advice: Advice, width: int) -> Table:
     limit = _limit(advice)
-    needs = [candidate.budget.fullest.needed for candidate in advice.decision.candidates if _has_gpus(candidate)]
+    budgets = [candidate.budget for candidate in advice.decision.candidates]
+    needs = [budget.fullest.needed for budget in budgets if budget is not None and budget.gpus]
     # A hopeless candidate must not squeeze the others: bars end at 1.5 times the card.
     scale = max(int(limit * 1.1), min(max(needs, default=1), int(limit * 1.5)), 1)
     narrow = width < 100
