@@ -100,6 +100,13 @@ class Job:
         return self.task == "finetune"
 
     @property
+    def steps_by_foreach(self) -> bool:
+        """Whether the step under ZeRO is torch's multi-tensor AdamW, which holds one more fp32 copy of what it updates."""
+        return self.zero_optimizer == "torch_adam" or (
+            self.zero_optimizer == "client" and self.optimizer == "adamw_torch"
+        )
+
+    @property
     def world_size(self) -> int:
         """Number of processes: one a GPU for the distributed strategies, else 1."""
         return self.gpus if self.strategy in ("ddp", "zero2", "zero3", "tensor_parallel") else 1

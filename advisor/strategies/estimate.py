@@ -72,7 +72,7 @@ def _moments(job: Job, found: Outline) -> list[tuple[str, dict[Part, int]]]:
             held = 0 if job.offload_optimizer else 12 * found.trained // world
             # The step makes fp32 gradients of one sub-group; torch's foreach form one more copy.
             group = min(found.trained // world, job.zero.sub_group_size)
-            copies = 2 if job.zero_optimizer == "torch_adam" else 1
+            copies = 2 if job.steps_by_foreach else 1
             temporary = 0 if job.offload_optimizer else 4 * group * copies
             gradient_share = 0.0 if job.offload_optimizer and job.strategy == "zero3" else 1 / world
         else:

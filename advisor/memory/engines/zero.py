@@ -138,7 +138,7 @@ class _Overlay:
             self._alloc(2 * self.largest, "buffers")
 
     def _step(self, number: int, bucket: Event | None) -> None:
-        job, foreach = self.job, self.job.zero_optimizer == "torch_adam"
+        job, foreach = self.job, self.job.steps_by_foreach
         if self.stage == 2 and job.offload_optimizer is not None:
             norm = self._alloc(8 * self.largest, "temporary")
             self._free(norm)
