@@ -39,10 +39,19 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        """Name in rules and output: the strategy with its method and offload, such as "zero3+cpu/lora"."""
+        """Name in output: the strategy with what it stores and moves, and its method: "zero3+cpu/full", "single+nf4".
+
+        "+cpu-optimizer" moves the optimizer alone.
+        """
         text: str = self.strategy
-        if self.job is not None and (self.job.offload_param or self.job.offload_optimizer):
-            text += f"+{self.job.offload_param or self.job.offload_optimizer}"
+        job = self.job
+        if job is not None:
+            if job.quantization and not job.trains:
+                text += f"+{job.quantization}"
+            if job.offload_param or job.offload_optimizer:
+                text += f"+{job.offload_param}" if job.offload_param else f"+{job.offload_optimizer}-optimizer"
+            if job.nodes > 1:
+                text += f"+{job.nodes}-nodes"
         return f"{text}/{self.method}" if self.method else text
 
 
