@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from advisor.hardware.profile import HardwareProfile
-from advisor.job import DTYPE_BYTES, Job
+from advisor.job import Job
+from advisor.memory.assemble import CUBLAS_WORKSPACE, CUBLAS_WORKSPACE_HOPPER
 from advisor.memory.budget import Budget, GpuBudget, Part
+from advisor.memory.engines.host import offload_host_ram
+from advisor.memory.optimizer import is_embedding
 from advisor.memory.runtime import runtime_bytes
+from advisor.memory.single import HOST_PROCESS, is_hopper
 from advisor.models.spec import ModelSpec
 from advisor.strategies.outline import Outline, Point, outline, states
-from advisor.units import GIB
 
-# The allocator's rounding and splitting with expandable segments: of 8 jobs 8 lived at 1.04 times their own peak.
-ALLOCATOR = 1.02
-# A process with torch loaded.
-HOST_PROCESS = GIB
-# DeepSpeed's own factor over the states that it keeps in host memory: pinned buffers round up to powers of two.
-HOST_FACTOR = 1.5
+# The allocator's rounding and splitting with expandable segments: in replays 0.3 to 2% above the live bytes.
+ALLOCATOR = 1.01
 
 
 def estimate(model: ModelSpec, machine: HardwareProfile, job: Job) -> Budget:
@@ -31,7 +30,10 @@ def estimate(model: ModelSpec, machine: HardwareProfile, job: Job) -> Budget:
         return _device_map(machine, job, found)
     moments = list(_moments(job, found))
     phase, parts = max(moments, key=lambda moment: sum(moment[1].values()))
-    gpu = _gpu(parts, _load(job, found), runtime_bytes(machine, job))
+    # cuBLAS takes its workspace at the first product of a thread; autograd has its own.
+    workspace = CUBLAS_WORKSPACE_HOPPER if is_hopper(machine) else CUBLAS_WORKSPACE
+    parts["temporary"] = parts.get("temporary", 0) + workspace * (2 if job.trains else 1)
+    gpu = _gpu(parts, parts["weights"], runtime_bytes(machine, job))
     phases: dict[str, int] = {}
     for name, alive in moments:
         phases[name] = max(phases.get(name, 0), sum(alive.values()))
@@ -61,93 +63,80 @@ def _gpu(parts: Mapping[Part, int], load: int, runtime: int) -> GpuBudget:
 
 def _moments(job: Job, found: Outline) -> list[tuple[str, dict[Part, int]]]:
     """(phase, live bytes by part) of every turn of the step, on one of the job's GPUs."""
+    if job.strategy in ("zero2", "zero3"):
+        return _zero(job, found)
     world = job.world_size
-    zero = job.strategy in ("zero2", "zero3")
-    weights = _resident(job, found)
-    buffers = _buffers(job, found)
-    held, temporary = (0, 0)
-    gradient_share = 1.0
+    weights = found.buffers + (_split_weights(found, world) if job.strategy == "tensor_parallel" else found.weights)
+    held, temporary = states(job, found) if job.trains else (0, 0)
+    buckets = found.gradients if job.strategy == "ddp" else 0
+    fixed: dict[Part, int] = {"weights": weights, "optimizer": held, "buffers": buckets}
+    moments: list[tuple[str, dict[Part, int]]] = [
+        (point.phase, fixed | {"gradients": point.gradients} | _passing(point, world)) for point in found.points
+    ]
     if job.trains:
-        if zero:
-            held = 0 if job.offload_optimizer else 12 * found.trained // world
-            # The step makes fp32 gradients of one sub-group; torch's foreach form one more copy.
-            group = min(found.trained // world, job.zero.sub_group_size)
-            copies = 2 if job.steps_by_foreach else 1
-            temporary = 0 if job.offload_optimizer else 4 * group * copies
-            gradient_share = 0.0 if job.offload_optimizer and job.strategy == "zero3" else 1 / world
-        else:
-            held, temporary = states(job, found)
-    gradients = found.gradients
-    if zero and job.trains:
-        gradients = min(gradients, 2 * found.trained)
-    share = world if job.strategy == "tensor_parallel" else 1
-    moments: list[tuple[str, dict[Part, int]]] = []
-    for point in found.points:
-        grown = min(point.gradients, gradients)
-        moments.append((point.phase, {
-            "weights": weights, "optimizer": held, "buffers": buffers,
-            "gradients": int(grown * gradient_share), "logits": point.logits,
-            "activations": max(0, _live(point, share) - point.logits), "kv_cache": point.cache // share,
-        }))  # fmt: skip
-    if job.trains:
-        # ZeRO's gather and DDP's buckets wait for the next step, what the step itself makes does not.
-        waiting = buffers if job.strategy == "ddp" else 0
-        moments.append(("step", {
-            "weights": weights, "optimizer": held, "gradients": int(gradients * gradient_share),
-            "temporary": temporary, "buffers": waiting,
-        }))  # fmt: skip
+        moments.append(("step", fixed | {"gradients": found.gradients, "temporary": temporary}))
     return moments
 
 
-def _live(point: Point, share: int) -> int:
-    """Activations; tensor parallelism splits what a layer makes inside, not what passes between layers."""
-    return point.live if share == 1 else point.live - point.inside + point.inside // share
+def _passing(point: Point, world: int) -> dict[Part, int]:
+    """What a turn holds for a while; tensor parallelism (the only one to split it) keeps a share of the cache."""
+    return {
+        "logits": point.logits,
+        "activations": max(0, point.live - point.logits),
+        "kv_cache": point.cache // world if point.cache else 0,
+    }
 
 
-def _resident(job: Job, found: Outline) -> int:
-    """Bytes of weights that stay on one GPU."""
-    world = job.world_size
-    if job.strategy == "zero3":
-        return found.buffers + (0 if job.offload_param else found.weights // world)
-    if job.strategy == "tensor_parallel":
-        layers = sum(p.storage_bytes for p in found.parameters if p.layer is not None)
-        return found.weights - layers + layers // world + found.buffers
-    return found.weights + found.buffers
+def _split_weights(found: Outline, world: int) -> int:
+    whole = sum(p.storage_bytes for p in found.parameters if is_embedding(p.name))
+    return whole + (found.weights - whole) // world
 
 
-def _buffers(job: Job, found: Outline) -> int:
-    """Bucket and gather buffers of one GPU."""
-    if job.strategy == "ddp":
-        return found.gradients
-    if job.strategy == "zero2":
-        return 2 * 2 * min(job.zero.reduce_bucket_size, found.trained)
-    if job.strategy == "zero3":
-        width = DTYPE_BYTES[job.load_dtype]
-        gathered = found.largest_layer + width * job.zero.prefetch_bucket_size
-        gathered = max(gathered, min(found.weights, width * min(job.zero.max_live_parameters, found.numel)))
-        reduced = 2 * 2 * min(job.zero.reduce_bucket_size, found.trained) if job.trains else 0
-        return gathered + reduced
-    return 0
+def _zero(job: Job, found: Outline) -> list[tuple[str, dict[Part, int]]]:
+    """DeepSpeed's states and buffers as the memory model lays them (:mod:`advisor.memory.engines.zero`)."""
+    share = -(-found.trained // job.world_size)
+    sharded, moved = job.strategy == "zero3", job.offload_optimizer is not None
+    fixed: dict[Part, int] = {"weights": found.weights if not sharded else 0}
+    if sharded and job.offload_param is None:
+        fixed["weights"] = -(-found.weights // job.world_size)
+    buffers = gathered = gradients = 0
+    if job.trains:
+        fixed["optimizer"] = 0 if moved else 12 * share
+        gradients = 2 * share if sharded and not moved else 0
+        buffers = 2 * job.zero.reduce_bucket_size
+        if moved and not sharded:
+            buffers += 2 * _largest_trained(found)
+    if sharded and (job.world_size > 1 or job.offload_param):
+        gathered = 2 * min(found.numel, job.zero.max_live_parameters)
+    turns: list[tuple[str, dict[Part, int]]] = [
+        (point.phase, fixed | {"buffers": buffers + gathered, "gradients": gradients} | _passing(point, 1))
+        for point in found.points
+    ]
+    if not job.trains:
+        return turns
+    foreach = 2 if job.zero_optimizer == "torch_adam" else 1
+    if sharded:
+        temporary = 0 if moved else 4 * min(share, job.zero.sub_group_size) * foreach
+    else:
+        # Averaged gradients, flat and in fp32; with the optimizer on the host, the largest one's norm in fp64.
+        temporary = 8 * (_largest_trained(found) if moved else share)
+    return [*turns, ("step", fixed | {"buffers": buffers, "gradients": gradients, "temporary": temporary})]
 
 
-def _load(job: Job, found: Outline) -> int:
-    return _resident(job, found)
+def _largest_trained(found: Outline) -> int:
+    return max((p.numel for p in found.parameters if p.trainable), default=0)
 
 
 def _host(job: Job, found: Outline) -> int:
-    """Host bytes of one node: processes, and what DeepSpeed keeps there (18 bytes a parameter, half more)."""
-    ranks = max(1, job.world_size // job.nodes)
-    host = HOST_PROCESS * ranks
-    each = 16 * found.trained if job.offload_optimizer == "cpu" else 0
-    if job.offload_param == "cpu":
-        each += found.weights if not job.offload_optimizer else 2 * found.numel
-    return host + int(HOST_FACTOR * each / job.nodes)
+    """Host bytes of one node: its processes and what DeepSpeed keeps there."""
+    if job.strategy in ("zero2", "zero3"):
+        return offload_host_ram(job, found.numel, found.trained)[0]
+    return HOST_PROCESS * max(1, job.world_size // job.nodes)
 
 
 def _disk(job: Job, found: Outline) -> int:
     each = 16 * found.trained if job.offload_optimizer == "nvme" else 0
-    if job.offload_param == "nvme":
-        each += 0 if each else found.weights
+    each += 2 * found.numel if job.offload_param == "nvme" else 0
     return each // job.nodes
 
 

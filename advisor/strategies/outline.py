@@ -21,6 +21,7 @@ from advisor.models.spec import ModelSpec
 
 _COPIES = 5  # of the template that are laid out; the middle one stands for the rest
 _MIDDLE = 2
+_TRAINED = ("forward", "backward")
 
 
 class Point(NamedTuple):
@@ -32,6 +33,7 @@ class Point(NamedTuple):
     cache: int
     logits: int  # of ``live``
     inside: int  # of ``live``, what this turn itself adds
+    inner: bool  # a layer's turn, and not what comes before or after the layers
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +121,20 @@ def _points(trace: Trace) -> Iterator[Point]:
     short = replace(trace, stacks=tuple(_short(stack) for stack in trace.stacks))
     depth = {stack.name: stack for stack in trace.stacks}
     live = gradients = cache = logits = 0
-    for key, group in groupby(stretch(short).parts, key=lambda part: _copy(part, depth)):
-        turns = [(part.segment.phase, _turn(part)) for part in group]
-        for _ in range(_times(key, depth)):
-            for phase, turn in turns:
-                yield Point(
-                    phase, live + turn.peak, gradients + turn.gradients, max(cache, cache + turn.cache),
-                    max(0, logits + turn.logits_peak), turn.peak,
-                )  # fmt: skip
-                live, gradients = live + turn.net, gradients + turn.gradients
-                cache, logits = cache + turn.cache, logits + turn.logits
+    parts = [part for part in stretch(short).parts if part.segment.phase != "load"]
+    for _, micro_step in groupby(parts, key=lambda part: part.segment.step if part.segment.phase in _TRAINED else 0):
+        # Of a micro step only its gradients outlive it: the loop drops the rest when it takes the next batch.
+        live = logits = 0
+        for key, group in groupby(micro_step, key=lambda part: _copy(part, depth)):
+            turns = [(part.segment.phase, _turn(part)) for part in group]
+            for _ in range(_times(key, depth)):
+                for phase, turn in turns:
+                    yield Point(
+                        phase, live + turn.peak, gradients + turn.gradients, max(cache, cache + turn.cache),
+                        max(0, logits + turn.logits_peak), turn.peak, key[3] >= 0,
+                    )  # fmt: skip
+                    live, gradients = live + turn.net, gradients + turn.gradients
+                    cache, logits = cache + turn.cache, logits + turn.logits
 
 
 def _short(stack: Stack) -> Stack:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from advisor.decide.types import Candidate
 from advisor.hardware.profile import HardwareProfile
-from advisor.job import Job
+from advisor.job import DTYPE_BYTES, Job
 from advisor.models.spec import ModelSpec
 from advisor.strategies.common import parameter_count
 from advisor.strategies.outline import outline, states
@@ -41,8 +41,8 @@ def hint(model: ModelSpec, machine: HardwareProfile, candidate: Candidate) -> st
         without = budget.fullest.needed - budget.fullest.parts.get("gradients", 0)
         if without <= max(machine.capacities):
             return (
-                f"; an optimizer that steps inside the backward (torchtune's recipes) keeps no gradients and would need "
-                f"about {format_bytes(without)}"
+                f"; an optimizer that steps inside the backward (torchtune's recipes) keeps no gradients and would "
+                f"need about {format_bytes(without)}"
             )
     if job.strategy == "zero3" and job.method == "qlora":
         return (
@@ -58,3 +58,17 @@ def total_shortfall(model: ModelSpec, machine: HardwareProfile, job: Job) -> int
     if job.trains:
         need += found.gradients + sum(states(job, found))
     return max(1, need - sum(machine.capacities[: job.gpus]))
+
+
+def hopeless(model: ModelSpec, machine: HardwareProfile, job: Job) -> bool:
+    """Whether what lies on a card at all times is more than the card, by bytes a parameter: no batch is small enough."""
+    world, count = job.world_size, parameter_count(model)
+    width = 0.5 if job.quantization == "nf4" else 1.0 if job.quantization == "int8" else DTYPE_BYTES[job.load_dtype]
+    spread = job.gpus if job.strategy == "device_map" else world if job.strategy in ("zero3", "tensor_parallel") else 1
+    held = 0.0 if job.offload_param else width * count / spread
+    if job.method == "full" and job.strategy in ("zero2", "zero3"):
+        held += 0 if job.offload_optimizer else 12 * count / world
+    elif job.method == "full":
+        states_too = 2 * width if job.optimizer.startswith("adamw_torch") else 0
+        held += (width + states_too) * count / spread
+    return held > max(machine.capacities)

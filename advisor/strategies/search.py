@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from advisor.cache import cached, source_digest, version_of
 from advisor.decide.types import Candidate
 from advisor.hardware.profile import HardwareProfile
-from advisor.job import Job, Precision, Workload
+from advisor.job import Job, Precision, StrategyName, Workload
 from advisor.memory.budget import Budget
 from advisor.models.spec import ModelSpec
 from advisor.strategies import limits
@@ -22,16 +22,16 @@ from advisor.strategies.base import Strategy
 from advisor.strategies.common import accumulation
 from advisor.strategies.defaults import MAX_MICRO_BATCH_SIZE, filled
 from advisor.strategies.estimate import estimate
-from advisor.strategies.reasons import formula, hint, total_shortfall
+from advisor.strategies.outline import outline
+from advisor.strategies.reasons import formula, hint, hopeless, total_shortfall
 from advisor.strategies.registry import STRATEGIES
-from advisor.strategies.verdict import host_available, judge
+from advisor.strategies.verdict import TYPICAL, judge
 
-# An outline this near the card's limit (its share of it) decides nothing: the memory model replays the job.
-NEAR: Mapping[str, tuple[float, float]] = {
-    "single": (0.94, 1.04), "device_map": (0.90, 1.08), "tensor_parallel": (0.85, 1.15), "ddp": (0.88, 1.10),
-    "zero2": (0.80, 1.25), "zero3": (0.80, 1.25),
+# How far an estimate may be from the replayed budget, as a share of the card: nearer to the limit it decides nothing.
+NEAR: Mapping[StrategyName, float] = {
+    "single": 0.01, "device_map": 0.04, "tensor_parallel": 0.01, "ddp": 0.01, "zero2": 0.01, "zero3": 0.01,
 }  # fmt: skip
-_HOST_NEAR = (0.5, 2.0)
+_KEPT_OF_LAYER = 0.3
 MAX_REPLAYS = 60  # of a whole search
 # Leaner ways to fine-tune all weights, dearest first: (precision, optimizer). What each gives up is said by the plan.
 _LEANER: tuple[tuple[Precision, str], ...] = (
@@ -141,8 +141,26 @@ def _tuned(search: _Search, strategy: Strategy, job: Job) -> Candidate:
     if not lean.fits or lean.job is None:
         return lean
     sizes = tuple(size for size in sizes if size <= lean.job.micro_batch_size)
+    if not _may_keep_activations(search, replace(lean.job, micro_batch_size=sizes[0])):
+        return lean
     fast = _largest(search, strategy, replace(job, gradient_checkpointing=False), sizes)
     return fast if fast.fits and _speed(fast) >= _speed(lean) else lean
+
+
+def _may_keep_activations(search: _Search, lean: Job) -> bool:
+    """Whether the job could fit without checkpointing, by what one layer holds while it is computed again.
+
+    Only a part of that would be kept for the backward; a third is less than any architecture of the catalogue keeps.
+    """
+    found = outline(search.model, lean)
+    layers = len({parameter.layer for parameter in found.parameters if parameter.layer is not None})
+    kept = (
+        _KEPT_OF_LAYER * layers * max((p.inside for p in found.points if p.phase == "backward" and p.inner), default=0)
+    )
+    if lean.strategy == "device_map":
+        kept /= max(1, lean.gpus)
+    needed = estimate(search.model, search.machine, lean).fullest.needed
+    return needed + kept <= max(search.machine.capacities)
 
 
 def _speed(candidate: Candidate) -> float:
@@ -163,10 +181,11 @@ def _micro_batches(search: _Search, job: Job) -> tuple[int, ...]:
 
 
 def _largest(search: _Search, strategy: Strategy, job: Job, sizes: tuple[int, ...]) -> Candidate:
-    """The job with the largest of ``sizes`` that fits; with the smallest where none does. Memory grows with the size."""
-    found = _judged(search, strategy, _sized(search, job, sizes[-1]))
-    if found.fits or len(sizes) == 1:
-        return found
+    """The job with the largest of ``sizes`` that fits; with the smallest where none does."""
+    if not hopeless(search.model, search.machine, job):
+        found = _judged(search, strategy, _sized(search, job, sizes[-1]))
+        if found.fits or len(sizes) == 1:
+            return found
     low, high = 0, len(sizes) - 1  # ``high`` is known not to fit
     best = _judged(search, strategy, _sized(search, job, sizes[0]))
     if not best.fits:
@@ -213,11 +232,6 @@ def _candidate(model: ModelSpec, machine: HardwareProfile, strategy: Strategy, j
 
 
 def _near(machine: HardwareProfile, job: Job, budget: Budget) -> bool:
-    """Whether the estimate is too near a limit to decide."""
-    low, high = NEAR[job.strategy]
-    filled_to = max(gpu.needed / room for gpu, room in zip(budget.gpus, machine.capacities, strict=False))
-    if low <= filled_to <= high:
-        return True
-    host = host_available(machine)
-    offloads = job.offload_optimizer or job.offload_param
-    return bool(offloads and host and filled_to < high and _HOST_NEAR[0] <= budget.host_ram / host <= _HOST_NEAR[1])
+    """Whether the estimate is too near a card's limit to decide."""
+    used = max(gpu.needed / room for gpu, room in zip(budget.gpus, machine.capacities, strict=False))
+    return abs(used - (1 - TYPICAL[job.strategy])) < NEAR[job.strategy]
