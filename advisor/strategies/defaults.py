@@ -14,8 +14,8 @@ from advisor.models.spec import ModelSpec
 
 # Samples an optimizer step when neither batch size is given: what published fine-tuning recipes use most.
 GLOBAL_BATCH_SIZE = 16
-# The largest micro batch that the search tries: beyond it a card is busy and only memory grows.
-MAX_MICRO_BATCH_SIZE = 64
+# The most tokens of a micro batch that the search tries: beyond them a card is busy and only memory grows.
+MAX_MICRO_BATCH_TOKENS = 8192
 OPTIMIZER = "adamw_torch_fused"  # the plain form takes one more copy of the trained parameters at its step
 
 

@@ -19,8 +19,8 @@ from advisor.memory.budget import Budget
 from advisor.models.spec import ModelSpec
 from advisor.strategies import limits
 from advisor.strategies.base import Strategy
-from advisor.strategies.common import accumulation
-from advisor.strategies.defaults import MAX_MICRO_BATCH_SIZE, filled
+from advisor.strategies.common import accumulation, methods
+from advisor.strategies.defaults import MAX_MICRO_BATCH_TOKENS, filled
 from advisor.strategies.estimate import estimate
 from advisor.strategies.outline import outline
 from advisor.strategies.reasons import formula, hint, hopeless, total_shortfall
@@ -49,6 +49,7 @@ class _Search:
     workload: Workload  # filled
     asked: Workload
     replays: int = 0
+    tunes: bool = True
 
 
 def candidates(model: ModelSpec, machine: HardwareProfile, workload: Workload) -> tuple[Candidate, ...]:
@@ -81,16 +82,27 @@ def exact(candidate: Candidate, model: ModelSpec, machine: HardwareProfile) -> C
 
 def _all(model: ModelSpec, machine: HardwareProfile, workload: Workload) -> Iterator[Candidate]:
     search = _Search(model, machine, filled(workload, machine), workload)
+    able: list[Strategy] = []
     for strategy in STRATEGIES.values():
         if workload.strategy not in (None, strategy.name):
             continue
         reason = strategy.refuses(model, machine, workload)
-        if reason is not None:
-            method = workload.method if workload.method != "auto" and workload.task == "finetune" else None
-            yield Candidate(strategy=strategy.name, method=method, verdict="refused", reason=reason)
+        if reason is None:
+            able.append(strategy)
             continue
-        for job in strategy.jobs(model, machine, workload):
-            yield _best(search, strategy, job)
+        method = workload.method if workload.method != "auto" and workload.task == "finetune" else None
+        yield Candidate(strategy=strategy.name, method=method, verdict="refused", reason=reason)
+    if workload.task == "inference":
+        yield from (
+            _best(search, strategy, job) for strategy in able for job in strategy.jobs(model, machine, workload)
+        )
+        return
+    for method in methods(workload):
+        of_method = replace(workload, method=method)
+        found = [_best(search, strategy, job) for strategy in able for job in strategy.jobs(model, machine, of_method)]
+        yield from found
+        # A more faithful method that fits is taken: the later ones are shown at their leanest.
+        search.tunes = search.tunes and not any(candidate.fits for candidate in found)
 
 
 def _best(search: _Search, strategy: Strategy, job: Job) -> Candidate:
@@ -134,6 +146,8 @@ def _tuned(search: _Search, strategy: Strategy, job: Job) -> Candidate:
     """The job with the micro batch and checkpointing that make it fastest; the leanest of them where none fits."""
     sizes = _micro_batches(search, job)
     forced = search.workload.gradient_checkpointing
+    if not search.tunes:
+        return _judged(search, strategy, _sized(search, job, sizes[0]))
     if forced is not None:
         return _largest(search, strategy, replace(job, gradient_checkpointing=forced), sizes)
     # Keeping activations never takes less than recomputing them, so what fails with checkpointing fails without.
@@ -176,7 +190,8 @@ def _micro_batches(search: _Search, job: Job) -> tuple[int, ...]:
     asked = search.workload.micro_batch_size
     if asked is not None:
         return (asked,)
-    powers = (1 << power for power in range(MAX_MICRO_BATCH_SIZE.bit_length()))
+    largest = max(1, MAX_MICRO_BATCH_TOKENS // job.sequence_length)
+    powers = (1 << power for power in range(largest.bit_length()))
     return tuple(size for size in powers if accumulation(search.workload, size, job.data_parallel_size) is not None)
 
 
