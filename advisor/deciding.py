@@ -210,9 +210,9 @@ def _given_up(method: Method, found: Sequence[Candidate]) -> str:
 
 
 def nearest(found: Sequence[Candidate]) -> list[Candidate]:
-    """What does not fit for lack of memory, the smallest lack first."""
+    """What does not fit for lack of memory, the smallest lack first; those without a budget can only guess theirs."""
     lacking = [candidate for candidate in found if candidate.verdict == "does_not_fit" and candidate.shortfall > 0]
-    return sorted(lacking, key=lambda candidate: candidate.shortfall)
+    return sorted(lacking, key=lambda candidate: (candidate.budget is None, candidate.shortfall))
 
 
 def _nothing(

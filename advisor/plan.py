@@ -95,6 +95,16 @@ class PlanStep(_Data):
     promise: Promise
 
 
+class TraceStep(_Data):
+    """One question on the way to the decision; ``conditions`` are their texts with the values that were seen."""
+
+    code: str
+    ask: str
+    answer: bool
+    to: str
+    conditions: tuple[str, ...]
+
+
 class Plan(_Data):
     """A whole plan."""
 
@@ -106,6 +116,8 @@ class Plan(_Data):
     hardware: HardwareProfile
     sentence: str  # the decision in one sentence
     path: tuple[str, ...]  # codes of the nodes walked
+    trace: tuple[TraceStep, ...] = ()  # the same with questions and values, for ``advisor explain``
+    why_not: tuple[tuple[str, str], ...] = ()  # candidate label, reason
     steps: tuple[PlanStep, ...]
     fallbacks: tuple[PlanStep, ...] = ()  # the next best candidates that fit, in order
     software: dict[str, str] = Field(default_factory=dict)  # versions the plan was made with

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 
 from advisor.cache import version_of
 from advisor.decide.facts import speed_of
-from advisor.decide.types import Candidate, Decision
+from advisor.decide.types import Candidate, Decision, Step
+from advisor.decide.walk import shown
 from advisor.hardware.profile import HardwareProfile
 from advisor.models.spec import ModelSpec
-from advisor.plan import Plan, PlanLaunch, PlanModel, PlanStep, Promise, PromisedGpu
+from advisor.plan import Plan, PlanLaunch, PlanModel, PlanStep, Promise, PromisedGpu, TraceStep
 from advisor.strategies.registry import STRATEGIES
 from advisor.strategies.search import exact
 
@@ -42,9 +43,21 @@ def make_plan(model: ModelSpec, machine: HardwareProfile, decision: Decision) ->
         hardware=machine,
         sentence=decision.sentence,
         path=tuple(step.code for step in decision.path),
+        trace=tuple(_trace(step) for step in decision.path),
+        why_not=decision.why_not,
         steps=(step_of(model, machine, chosen),),
         fallbacks=tuple(step_of(model, machine, other) for other in _fallbacks(model, machine, decision)),
         software={name: version for name in _PACKAGES if (version := version_of(name)) is not None},
+    )
+
+
+def _trace(step: Step) -> TraceStep:
+    return TraceStep(
+        code=step.code,
+        ask=step.ask,
+        answer=step.answer,
+        to=step.to,
+        conditions=tuple(f"{c.text}: {'yes' if c.holds else 'no'} ({shown(c)})" for c in step.conditions),
     )
 
 

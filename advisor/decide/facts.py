@@ -1,7 +1,7 @@
 """The facts that rules may ask about: each has a name, a type, a unit and a meaning, declared here and nowhere else.
 
 A *way* is a strategy with what it moves and stores: ``zero3``, ``zero3_cpu``, ``single_nf4``, ``ddp_nodes``. Each way
-has ``WAY.fits``, ``WAY.tight``, ``WAY.headroom`` and ``WAY.speed``, and is the name of a leaf.
+has ``WAY.fits``, ``WAY.tight``, ``WAY.headroom``, ``WAY.free`` and ``WAY.speed``, and is the name of a leaf.
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ def _declared() -> dict[str, Fact]:
         facts[f"{way}.fits"] = Fact(f"{way}.fits", "flag", "", f"{meaning}: it fits")
         facts[f"{way}.tight"] = Fact(f"{way}.tight", "flag", "", f"{way} fits, but by less than the stated error")
         facts[f"{way}.headroom"] = Fact(f"{way}.headroom", "number", "ratio", f"free share of the fullest card, {way}")
+        facts[f"{way}.free"] = Fact(f"{way}.free", "number", "B", f"free bytes of the fullest card, {way}")
         facts[f"{way}.speed"] = Fact(f"{way}.speed", "number", "tokens/s", f"of {way} over all GPUs, where it fits")
     return facts
 
@@ -175,8 +176,15 @@ def build(
         facts[f"{way}.fits"] = found is not None
         facts[f"{way}.tight"] = found is not None and found.verdict == "tight"
         facts[f"{way}.headroom"] = found.headroom if found is not None else None
+        facts[f"{way}.free"] = _free(found, machine) if found is not None else None
         facts[f"{way}.speed"] = speed_of(found) if found is not None else None
     return facts
+
+
+def _free(candidate: Candidate, machine: HardwareProfile) -> int | None:
+    """Bytes left on the card that is filled most."""
+    gpus = candidate.budget.gpus if candidate.budget is not None else ()
+    return min((room - gpu.needed for gpu, room in zip(gpus, machine.capacities, strict=False)), default=None)
 
 
 def neutral() -> dict[str, Value]:

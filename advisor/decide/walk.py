@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from advisor.decide.facts import Value
 from advisor.decide.rules import Tree
-from advisor.decide.types import Step
+from advisor.decide.types import Condition, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,17 @@ def turning_point(taken: Walk, leaf: str) -> Step | None:
     return open_steps[-1] if open_steps else None
 
 
+def shown(condition: Condition) -> str:
+    """The values that a condition saw."""
+    return ", ".join(f"{name} = {value}" for name, value in condition.values)
+
+
 def describe(step: Step) -> str:
     """A step as a clause: the answer, and the condition that decided it with its values."""
     failing = [condition for condition in step.conditions if not condition.holds]
     decisive = failing or list(step.conditions)
     seen = "; ".join(
-        f"{condition.text} ({', '.join(f'{name} = {value}' for name, value in condition.values)})"
+        condition.text if condition.values == ((condition.text, "yes"),) else f"{condition.text} ({shown(condition)})"
         for condition in decisive
     )
     verdict = "holds" if step.answer else "does not hold"
