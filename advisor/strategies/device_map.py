@@ -13,12 +13,15 @@ from advisor.strategies import launch, limits
 from advisor.strategies.advice import advice
 from advisor.strategies.base import PlanParts
 from advisor.strategies.common import Common, cards_of_node, job_of, methods, powers_of_two, quantizations
+from advisor.strategies.estimate import estimate
 from advisor.strategies.outline import Outline, outline, states
 from advisor.strategies.placement import Placed, place
 from advisor.units import GIB, format_bytes
 
 # Of a card, for what the outline does not see: the allocator's rounding and its own error.
 MARGIN = 0.03
+# A card filled to this share has room for a longer prompt or a larger batch (case B02).
+COMFORT = 0.6
 # Of the host's memory, for the process and the page cache, when layers spill to it.
 HOST_SHARE = 0.9
 # Bytes that 4-bit weights take beyond accelerate's half byte: scales a block of 64, and scales of those.
@@ -70,12 +73,19 @@ class DeviceMap(Common):
                 yield settled
 
     def _fewest(self, model: ModelSpec, machine: HardwareProfile, kinds: list[Job]) -> Iterator[Job]:
+        """The job over the fewest cards that hold it with ease: cards work in turn, so more of them bring room alone."""
+        held: Job | None = None
         for job in kinds:
             settled = self._balance(model, machine, job, outline(model, job))
-            if isinstance(settled, Job):
-                yield settled
-                return
-        if kinds:
+            if not isinstance(settled, Job):
+                continue
+            held = settled
+            used = zip(estimate(model, machine, settled).gpus, machine.capacities, strict=False)
+            if max(gpu.needed / room for gpu, room in used) <= COMFORT:
+                break
+        if held is not None:
+            yield held
+        elif kinds:
             yield kinds[-1]  # no number of cards holds it: the search says what is missing
 
     def settle(self, model: ModelSpec, machine: HardwareProfile, job: Job) -> Job | str:

@@ -238,7 +238,7 @@ def _judged(search: _Search, strategy: Strategy, job: Job) -> Candidate:
 
 
 def _candidate(model: ModelSpec, machine: HardwareProfile, strategy: Strategy, job: Job, budget: Budget) -> Candidate:
-    judgement = judge(machine, job, budget)
+    judgement = judge(model, machine, job, budget)
     reason = judgement.reason + (formula(model, job) if judgement.verdict == "does_not_fit" else "")
     return Candidate(
         strategy=job.strategy, method=job.method, verdict=judgement.verdict, reason=reason, job=job, budget=budget,

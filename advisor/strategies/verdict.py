@@ -10,12 +10,14 @@ quarter above, so between the two the verdict is "tight" (case C04).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from advisor.decide.types import Verdict
 from advisor.hardware.profile import HardwareProfile
 from advisor.job import Job, StrategyName
 from advisor.memory.budget import Budget, GpuBudget
+from advisor.models.spec import ModelSpec
+from advisor.strategies.common import parameter_count
 from advisor.units import format_bytes
 
 # Typical (median) error of the memory model, and what nine of ten runs stay within; ``advisor validate`` holds it to them.
@@ -42,46 +44,69 @@ class Judgement:
     headroom: float | None = None
 
 
-def judge(machine: HardwareProfile, job: Job, budget: Budget) -> Judgement:
+def judge(model: ModelSpec, machine: HardwareProfile, job: Job, budget: Budget) -> Judgement:
     """Hold a budget against the machine."""
-    capacities = machine.capacities
-    pairs = list(zip(budget.gpus, capacities, strict=False))
+    pairs = list(zip(budget.gpus, machine.capacities, strict=False))
     gpu, capacity = max(pairs, key=lambda pair: pair[0].needed - pair[1])
     headroom = min((room - one.needed) / room for one, room in pairs)
-    limit = int(capacity * (1 - TYPICAL[job.strategy]))
-    if gpu.needed > limit:
-        over = gpu.needed - capacity
-        gap = f"{format_bytes(over)} more than" if over > 0 else f"within {TYPICAL[job.strategy]:.1%} of"
-        return Judgement(
-            verdict="does_not_fit",
-            reason=f"{_need(gpu, budget)}, {gap} the {format_bytes(capacity)} of the card"
-            + ("" if over > 0 else ", which is the prediction's typical error"),
-            shortfall=gpu.needed - limit,
-            headroom=headroom,
-        )
-    host = _host(machine, job, budget)
-    if host is not None and host.verdict == "does_not_fit":
-        return Judgement(verdict=host.verdict, reason=host.reason, shortfall=host.shortfall, headroom=headroom)
-    free = machine.disk.free
-    if free is not None and budget.disk > free:
-        return Judgement(
-            verdict="does_not_fit",
-            reason=f"{format_bytes(budget.disk)} go to disk, where {format_bytes(free)} are free",
-            shortfall=budget.disk - free,
-            headroom=headroom,
-        )
-    text = f"{format_bytes(gpu.needed)} of {format_bytes(capacity)} a GPU"
-    if budget.host_ram > machine_share(machine):
-        text += f", {format_bytes(max(budget.host_ram, budget.host_ram_load))} of host RAM"
+    lack = (
+        _card(job, budget, gpu, capacity)
+        or _deepspeed_states(model, job, capacity)
+        or _host(model, machine, job, budget)
+        or _disk(machine, budget)
+    )
+    if lack is not None and lack.verdict == "does_not_fit":
+        return replace(lack, headroom=headroom)
+    text = f"needs {format_bytes(gpu.needed)} of {format_bytes(capacity)} a GPU"
+    host = max(budget.host_ram, budget.host_ram_load)
+    if host > _worth_a_word(machine):
+        text += f", {format_bytes(host)} of host RAM"
+    if budget.disk:
+        known = "" if machine.disk.free is not None else " (the profile does not say what is free)"
+        text += f", {format_bytes(budget.disk)} of disk{known}"
+    if lack is not None:
+        return replace(lack, reason=f"{text}: {lack.reason}", headroom=headroom)
     if headroom < ERROR[job.strategy]:
-        return Judgement(
-            verdict="tight",
-            reason=f"needs {text}: within the {ERROR[job.strategy]:.1%} that the prediction may be wrong by",
-            headroom=headroom,
-        )
-    if host is not None:
-        return Judgement(verdict="tight", reason=f"needs {text}: {host.reason}", headroom=headroom)
-    return Judgement(verdict="fits", reason=f"needs {text}", headroom=headroom)
+        text += f": within the {ERROR[job.strategy]:.1%} that the prediction may be wrong by"
+        return Judgement(verdict="tight", reason=text, headroom=headroom)
+    return Judgement(verdict="fits", reason=text, headroom=headroom)
+
+
+def _card(job: Job, budget: Budget, gpu: GpuBudget, capacity: int) -> Judgement | None:
+    limit = int(capacity * (1 - TYPICAL[job.strategy]))
+    if gpu.needed <= limit:
+        return None
+    over = gpu.needed - capacity
+    gap = f"{format_bytes(over)} more than the {format_bytes(capacity)} of the card"
+    if over <= 0:
+        share = f"{TYPICAL[job.strategy]:.1%}"
+        gap = f"within {share} of the {format_bytes(capacity)} of the card, which is the prediction's typical error"
+    return Judgement(verdict="does_not_fit", reason=f"{_need(gpu, budget)}, {gap}", shortfall=gpu.needed - limit)
+
+
+def _deepspeed_states(model: ModelSpec, job: Job, capacity: int) -> Judgement | None:
+    """ZeRO-3's states as DeepSpeed counts them: 18 bytes a parameter, with fp32 gradients of all sub-groups.
+
+    The memory model has those of one sub-group, as the code does; a card that lacks room for all is on the brink.
+    """
+    if job.strategy != "zero3" or job.method != "full" or job.offload_optimizer or job.offload_param:
+        return None
+    need = 18 * parameter_count(model) // job.gpus
+    if need <= capacity:
+        return None
+    return Judgement(
+        verdict="does_not_fit",
+        reason=f"DeepSpeed counts {format_bytes(need)} of states on each card, which has {format_bytes(capacity)}",
+        shortfall=need - capacity,
+    )
+
+
+def _disk(machine: HardwareProfile, budget: Budget) -> Judgement | None:
+    free = machine.disk.free
+    if free is None or budget.disk <= free:
+        return None
+    reason = f"{format_bytes(budget.disk)} go to disk, where {format_bytes(free)} are free"
+    return Judgement(verdict="does_not_fit", reason=reason, shortfall=budget.disk - free)
 
 
 def host_available(machine: HardwareProfile) -> int | None:
@@ -90,26 +115,38 @@ def host_available(machine: HardwareProfile) -> int | None:
     return host.memory_total if host.memory_available is None else host.memory_available
 
 
-def machine_share(machine: HardwareProfile) -> int:
+def _worth_a_word(machine: HardwareProfile) -> int:
     """Host RAM from which a job's need is worth a word: a tenth of it."""
     available = host_available(machine)
     return available // 10 if available is not None else 8 << 30
 
 
-def _host(machine: HardwareProfile, job: Job, budget: Budget) -> Judgement | None:
+def _host(model: ModelSpec, machine: HardwareProfile, job: Job, budget: Budget) -> Judgement | None:
     """None when host RAM is ample or unknown."""
     available = host_available(machine)
     if available is None:
         return None
-    need = int(max(budget.host_ram, budget.host_ram_load) * (1 + HOST_RESERVE))
-    if need <= available:
+    need = max(budget.host_ram, budget.host_ram_load)
+    ample = least = int(need * (1 + HOST_RESERVE))
+    states = _host_states(model, job)
+    if states:
+        ample, least = max(ample, int(HOST_ESTIMATE * states)), int(HOST_LEAST * states * (1 + HOST_RESERVE))
+    if ample <= available:
         return None
-    offloads = "cpu" in (job.offload_optimizer, job.offload_param)
-    least = int(need * HOST_LEAST / HOST_ESTIMATE) if offloads else need
-    text = f"host RAM of {format_bytes(available)} is less than the {format_bytes(need)} that are needed"
+    text = f"host RAM of {format_bytes(available)} is less than the {format_bytes(ample)} that are safe"
+    if states:
+        text += f" ({format_bytes(states)} of states, and half as much again)"
     if least <= available:
-        return Judgement(verdict="tight", reason=f"{text}, though runs lived with {format_bytes(least)}: at risk")
-    return Judgement(verdict="does_not_fit", reason=text, shortfall=need - available)
+        return Judgement(verdict="tight", reason=f"{text}; with less than {format_bytes(least)} such runs are killed")
+    return Judgement(verdict="does_not_fit", reason=text, shortfall=least - available)
+
+
+def _host_states(model: ModelSpec, job: Job) -> int:
+    """Bytes of full fine-tuning's states in one node's RAM, as DeepSpeed counts them; 0 for other jobs."""
+    if job.method != "full" or job.offload_optimizer != "cpu":
+        return 0
+    each = 18 if job.offload_param == "cpu" else 16
+    return each * parameter_count(model) // max(1, job.nodes)
 
 
 def _need(gpu: GpuBudget, budget: Budget) -> str:
