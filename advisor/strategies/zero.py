@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from advisor.hardware.profile import HardwareProfile
 from advisor.job import Job, StrategyName, Workload, ZeroTuning
+from advisor.memory.engines.zero import plan_buckets
 from advisor.models.spec import ModelSpec
 from advisor.strategies import deepspeed_json, launch, limits
 from advisor.strategies.advice import advice
 from advisor.strategies.base import PlanParts
 from advisor.strategies.common import Common
+from advisor.strategies.estimators import estimators
 
 
 class Zero(Common):
@@ -32,7 +32,7 @@ class Zero(Common):
 
     def settle(self, model: ModelSpec, machine: HardwareProfile, job: Job) -> Job | str:
         """Bucket sizes by the model's width."""
-        return replace(job, zero=tuning(model, machine, job))
+        return replace(job, zero=tuning(model))
 
     def plan(self, model: ModelSpec, machine: HardwareProfile, job: Job) -> PlanParts:
         """torchrun on one node, DeepSpeed's launcher with a hostfile over several."""
@@ -41,22 +41,17 @@ class Zero(Common):
             launch=start,
             deepspeed=deepspeed_json.config(model, machine, job),
             accelerate=launch.accelerate_yaml(job),
-            estimators=estimators(model, machine, job),
+            estimators=estimators(model, job, self.budget(model, machine, job)),
             steps=advice(model, machine, job),
         )
 
 
-def tuning(model: ModelSpec, machine: HardwareProfile, job: Job) -> ZeroTuning:
-    """Buffers by the model's width, as transformers fills "auto" in; DeepSpeed's own defaults carry 3 GiB more."""
-    square = max(1, model.hidden_size) ** 2
+def tuning(model: ModelSpec) -> ZeroTuning:
+    """Buffers by the model's width, as accelerate fills "auto" in; DeepSpeed's own defaults carry 3 GiB more."""
+    sizes = plan_buckets(max(1, model.hidden_size))
     return ZeroTuning(
-        reduce_bucket_size=square,
-        allgather_bucket_size=square,
-        prefetch_bucket_size=int(0.9 * square),
-        param_persistence_threshold=10 * max(1, model.hidden_size),
+        reduce_bucket_size=sizes["reduce_bucket_size"],
+        allgather_bucket_size=sizes["reduce_bucket_size"],
+        prefetch_bucket_size=sizes["stage3_prefetch_bucket_size"],
+        param_persistence_threshold=sizes["stage3_param_persistence_threshold"],
     )
-
-
-def estimators(model: ModelSpec, machine: HardwareProfile, job: Job) -> Mapping[str, Any]:
-    """DeepSpeed's own figures for this job beside ours."""
-    return {}
