@@ -142,11 +142,13 @@ def _host(model: ModelSpec, machine: HardwareProfile, job: Job, budget: Budget) 
 
 
 def _host_states(model: ModelSpec, job: Job) -> int:
-    """Bytes of full fine-tuning's states in one node's RAM, as DeepSpeed counts them; 0 for other jobs."""
+    """Bytes of full fine-tuning's states in one node's RAM, as DeepSpeed counts them; 0 for other jobs.
+
+    16 bytes a parameter, and the 16-bit weights: under parameter offload always, else while they are loaded and saved.
+    """
     if job.method != "full" or job.offload_optimizer != "cpu":
         return 0
-    each = 18 if job.offload_param == "cpu" else 16
-    return each * parameter_count(model) // max(1, job.nodes)
+    return 18 * parameter_count(model) // max(1, job.nodes)
 
 
 def _need(gpu: GpuBudget, budget: Budget) -> str:
