@@ -19,6 +19,7 @@ from advisor.strategies.verdict import host_available, judge
 class Growth:
     """What of a candidate grows with its tokens: bytes on its fullest GPU by phase."""
 
+    model: ModelSpec
     candidate: Candidate
     by_phase: dict[str, int]
 
@@ -26,10 +27,10 @@ class Growth:
     def of(cls, candidate: Candidate, model: ModelSpec) -> Growth:
         """Read off the outline of the candidate's step, which its search has traced."""
         if candidate.job is None or candidate.budget is None or not candidate.budget.gpus:
-            return cls(candidate, {})
+            return cls(model, candidate, {})
         share = len(candidate.budget.gpus) if candidate.job.strategy in ("device_map", "tensor_parallel") else 1
         growing = _by_phase(outline(model, candidate.job))
-        return cls(candidate, {phase: size // share for phase, size in growing.items()})
+        return cls(model, candidate, {phase: size // share for phase, size in growing.items()})
 
     def at(self, micro: int, length: int, machine: HardwareProfile) -> Candidate:
         """The candidate with another micro batch and length on ``machine``, judged anew; itself without a budget."""
@@ -41,7 +42,7 @@ class Growth:
         )
         changed = replace(job, micro_batch_size=micro, sequence_length=length)
         budget = _shifted(found.budget, self._more(found.budget, factor))
-        return _judged(replace(found, job=changed, budget=budget), changed, budget, machine)
+        return _judged(self.model, replace(found, job=changed, budget=budget), changed, budget, machine)
 
     def _more(self, budget: Budget, factor: float) -> int:
         """Bytes by which the largest phase grows: another phase may become the largest."""
@@ -52,8 +53,8 @@ class Growth:
         return then - now
 
 
-def _judged(found: Candidate, job: Job, budget: Budget, machine: HardwareProfile) -> Candidate:
-    judged = judge(machine, job, budget)
+def _judged(model: ModelSpec, found: Candidate, job: Job, budget: Budget, machine: HardwareProfile) -> Candidate:
+    judged = judge(model, machine, job, budget)
     if judged.verdict == "does_not_fit" and job.strategy == "device_map" and not job.trains and not job.quantization:
         spilled = _spilled(found, job, budget, judged.shortfall, machine)
         if spilled is not None:

@@ -48,7 +48,7 @@ def _judged(model: ModelSpec, machine: HardwareProfile, job: Job) -> Iterator[Ca
     if isinstance(settled, str):
         return
     budget = estimate(model, machine, settled)
-    judged = judge(machine, settled, budget)
+    judged = judge(model, machine, settled, budget)
     yield Candidate(
         strategy=settled.strategy, method=settled.method, verdict=judged.verdict, reason=judged.reason, job=settled,
         budget=budget, time=strategy.time(model, machine, settled), shortfall=judged.shortfall,

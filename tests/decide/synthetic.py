@@ -9,9 +9,16 @@ from advisor.decide.types import Candidate
 from advisor.hardware.profile import Gpu, HardwareProfile, Host, Links
 from advisor.job import Job, Method, StrategyName
 from advisor.memory.budget import Budget, GpuBudget
+from advisor.models.spec import ModelSpec
 from advisor.strategies.verdict import judge
 from advisor.timing.estimate import TimeEstimate
 from advisor.units import GIB
+
+# So small that DeepSpeed's own count of its states never decides: needs are what a candidate says.
+MODEL = ModelSpec(
+    name="made/up", asked="made/up", loader_repo="made/up", source="catalogue", kind="causal",
+    config={"model_type": "llama"}, parameters=1_000_000,
+)  # fmt: skip
 
 
 def machine(memory: float = 24, gpus: int = 2, host: float = 256, nodes: int = 1, **links: Any) -> HardwareProfile:
@@ -34,7 +41,7 @@ def candidate(
         required=int(need * GIB), runtime=0, load_allocated=0,
     )  # fmt: skip
     budget = Budget(gpus=(gpu,), host_ram=int(host * GIB), host_ram_load=0, phases={"backward": gpu.allocated})
-    judged = judge(on, made, budget)
+    judged = judge(MODEL, on, made, budget)
     time = TimeEstimate(tokens_per_second=speed, decode_tokens_per_second=None if method else speed, error=error)
     return Candidate(
         strategy=strategy, method=method, verdict=judged.verdict, reason=judged.reason, job=made, budget=budget,

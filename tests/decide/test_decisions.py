@@ -14,15 +14,10 @@ from advisor.decide.types import Candidate
 from advisor.deciding import choose, nearest, why_not
 from advisor.hardware.profile import HardwareProfile
 from advisor.job import Workload
-from advisor.models.spec import ModelSpec
 from advisor.units import GIB
 
-from .synthetic import candidate, machine, usual
+from .synthetic import MODEL, candidate, machine, usual
 
-MODEL = ModelSpec(
-    name="made/up", asked="made/up", loader_repo="made/up", source="catalogue", kind="causal",
-    config={"model_type": "llama"}, parameters=1_000_000_000,
-)  # fmt: skip
 TRAIN, SERVE = Workload(task="finetune", method="full"), Workload(task="inference")
 
 
@@ -158,7 +153,7 @@ def test_facts_of_a_machine() -> None:
     facts = build([], on, TRAIN, MODEL, "full")
     assert (facts["gpus"], facts["cards"], facts["nodes"], facts["nvlink"]) == (8, 4, 2, True)
     assert facts["card_memory"] == 24 * GIB and show("card_memory", facts["card_memory"]) == "24.0 GiB"
-    assert facts["model_over_card"] == pytest.approx(2e9 / (24 * GIB))
+    assert facts["model_over_card"] == pytest.approx(2e6 / (24 * GIB))
     assert facts["host_link"] is None and show("host_link", None) == "unknown"
     assert facts["margin"] == 1.0 and facts["zero3.fits"] is False and facts["zero3.speed"] is None
 
