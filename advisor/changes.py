@@ -17,9 +17,11 @@ from advisor.decide.types import Candidate, Decision
 from advisor.deciding import choose
 from advisor.grown import Growth
 from advisor.hardware.profile import HardwareProfile
-from advisor.job import Method, Workload
+from advisor.job import Workload
 from advisor.models.spec import ModelSpec
-from advisor.quick import first_fit
+from advisor.quick import candidates, first_fit
+from advisor.strategies.common import parameter_count
+from advisor.strategies.outline import outline
 from advisor.units import GIB, format_bytes
 
 MAX_MICRO_BATCH = 1024
@@ -39,7 +41,7 @@ def changes(
         *_turns(rewalk),
         *_memory(rewalk),
         *_cards(rewalk),
-        *_method(model, machine, workload, chosen),
+        *_method(model, machine, chosen),
     )
 
 
@@ -56,7 +58,9 @@ class _Rewalk:
         own = [c for c in decision.candidates if c.method == chosen.method and c.budget is not None]
         if workload.strategy is not None:  # a forced strategy stays forced
             own = [c for c in own if c.strategy == chosen.strategy]
-        self.growths = [Growth.of(candidate, model) for candidate in own]
+        # The search settles for what is fastest here; where memory is short, the leanest jobs count as well.
+        lean = [c for c in candidates(model, machine, _of_method(workload, chosen)) if c.method == chosen.method]
+        self.growths = [Growth.of(candidate, model) for candidate in (*own, *lean)]
         self.own = Growth.of(chosen, model)
 
     def chosen_fits(self, micro: int, length: int) -> bool:
@@ -88,6 +92,10 @@ class _Rewalk:
             fitting = [candidate for candidate in found if candidate.fits]
             return way_of(fitting[0]) if fitting else NONE
         return taken.leaf
+
+
+def _of_method(workload: Workload, chosen: Candidate) -> Workload:
+    return replace(workload, method=chosen.method) if chosen.method else workload
 
 
 def largest(holds: Callable[[int], bool], low: int, high: int) -> int:
@@ -170,21 +178,34 @@ def _cards(rewalk: _Rewalk) -> Iterator[str]:
     machine = rewalk.machine
     if len(machine.gpus) != 1 or rewalk.workload.strategy is not None:
         return
-    asked = replace(rewalk.workload, method=rewalk.chosen.method or rewalk.workload.method)
 
     @cache
     def way(count: int) -> str:
-        found = first_fit(rewalk.model, with_cards(machine, count), asked, rewalk.tree)
+        found = first_fit(rewalk.model, with_cards(machine, count), _same_step(rewalk, count), rewalk.tree)
         return way_of(found) if found else NONE
 
     have = machine.gpus[0].count
     start = way(have)
     if start != rewalk.way:
         return  # the quick look sees this machine otherwise than the search did: it cannot tell where that turns
-    for counts in (range(have - 1, 0, -1), [have * 2**power for power in range(1, 7) if have * 2**power <= _MAX_CARDS]):
+    fewer = [have >> power for power in range(1, have.bit_length())]
+    more = [have << power for power in range(1, 7) if have << power <= _MAX_CARDS]
+    for counts in (fewer, more):
         turn = next((count for count in counts if way(count) != start), None)
         if turn is not None:
             yield f"with {turn} GPU{'s' if turn != 1 else ''} instead of {have}: {named(way(turn))}"
+
+
+def _same_step(rewalk: _Rewalk, cards: int) -> Workload:
+    """The workload with the chosen way's own step on each of ``cards``: what was traced for it serves again."""
+    job = rewalk.job
+    if not job.trains:
+        return rewalk.workload
+    samples = job.micro_batch_size * job.gradient_accumulation_steps
+    return replace(
+        rewalk.workload, method=job.method or "auto", micro_batch_size=job.micro_batch_size,
+        global_batch_size=samples * cards * rewalk.machine.nodes, gradient_checkpointing=job.gradient_checkpointing,
+    )  # fmt: skip
 
 
 def with_cards(machine: HardwareProfile, count: int) -> HardwareProfile:
@@ -192,15 +213,18 @@ def with_cards(machine: HardwareProfile, count: int) -> HardwareProfile:
     return machine.model_copy(update={"gpus": (machine.gpus[0].model_copy(update={"count": count, "uuids": ()}),)})
 
 
-def _method(model: ModelSpec, machine: HardwareProfile, workload: Workload, chosen: Candidate) -> Iterator[str]:
-    """Where weights or states leave the GPU to train all weights: what the next method would do instead."""
-    job = chosen.job
-    if job is None or not job.trains or job.method == "qlora" or not (job.offload_optimizer or job.offload_param):
+def _method(model: ModelSpec, machine: HardwareProfile, chosen: Candidate) -> Iterator[str]:
+    """Where states leave the GPU to train all weights: what LoRA would need instead.
+
+    Read off the same step: frozen 16-bit weights and what passes, without gradients and states. Adapters add little.
+    """
+    job, budget = chosen.job, chosen.budget
+    if job is None or budget is None or job.method != "full" or not (job.offload_optimizer or job.offload_param):
         return
-    nearer: Method = "lora" if job.method == "full" else "qlora"
-    found = first_fit(model, machine, replace(workload, method=nearer, strategy=None), load_tree("finetune"))
-    if found is None or found.budget is None:
-        return
-    text = f"with --method {nearer}: {found.strategy} at {format_bytes(found.budget.fullest.needed)} a GPU"
-    fast, slow = found.time and found.time.tokens_per_second, chosen.time and chosen.time.tokens_per_second
-    yield f"{text}, about {fast / slow:.3g} times as fast" if fast and slow else text
+    passing = outline(model, job).live + budget.fullest.runtime
+    weights, room = 2 * parameter_count(model), min(machine.capacities)
+    for way, kept in (("a copy on every GPU", weights), ("weights sharded over the GPUs", weights // job.gpus)):
+        if kept + passing <= room:
+            need = format_bytes(kept + passing)
+            yield f"with --method lora: {way}, about {need} of {format_bytes(room)} each, and nothing in host RAM"
+            return
