@@ -188,8 +188,11 @@ def _nvme(model: ModelSpec, machine: HardwareProfile, job: Job) -> str | None:
         return "NVMe offload needs a folder on a local disk, and none is known"
     if disk.async_io is False:
         return "NVMe offload needs DeepSpeed's async_io (libaio and O_DIRECT), which does not work here"
+    if disk.free is None or disk.async_io is None:
+        # An unknown disk must not be what makes a job fit: it would be chosen wherever nothing else is left.
+        return f"NVMe offload needs a disk whose free space and async I/O are known; {machine.name} does not say"
     need = nvme_bytes(model, job)
-    if disk.free is not None and disk.free < need:
+    if disk.free < need:
         count, free = format_count(parameter_count(model)), format_bytes(disk.free)
         return f"NVMe offload of {count} parameters takes {format_bytes(need)} of disk, {free} are free"
     return None
