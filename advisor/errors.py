@@ -34,14 +34,6 @@ class InputError(AdvisorError):
         super().__init__(text)
 
 
-class MissingPackageError(AdvisorError):
-    """A library that this step needs is not installed."""
-
-    def __init__(self, package: str, purpose: str, install: str = "") -> None:
-        hint = install or f"pip install {package}"
-        super().__init__(f"{package} is not installed, and {purpose} needs it; install it with `{hint}`")
-
-
 class RunError(AdvisorError):
     """A run started but did not end well (out of memory, dead rank, time limit)."""
 

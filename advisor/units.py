@@ -41,11 +41,6 @@ def parse_size(text: str) -> int:
     return int(float(number) * factor)
 
 
-def gib(amount: int) -> float:
-    """Bytes as a float of GiB, for display and for people's thresholds."""
-    return amount / GIB
-
-
 def format_bytes(amount: int | None) -> str:
     """``"22.1 GiB"``; smaller amounts in MiB; ``"unknown"`` for None."""
     if amount is None:

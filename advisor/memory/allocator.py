@@ -61,7 +61,6 @@ class Replay:
     phase: str = ""
     parts: dict[str, int] = field(default_factory=dict)
     phases: dict[str, int] = field(default_factory=dict)
-    failed_in: str = ""
     load_allocated: int = 0
 
 
@@ -265,7 +264,7 @@ def replay(events: Iterable[Event], *, expandable: bool, limit: int | None = Non
             try:
                 block = allocator.allocate(event.size)
             except ReplayedOutOfMemoryError:
-                seen.survived, seen.failed_in = False, phase
+                seen.survived = False
                 break
             blocks[event.key] = (block, event.part)
             alive[event.part] = alive.get(event.part, 0) + block.size

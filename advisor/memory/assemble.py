@@ -11,7 +11,7 @@ from advisor.job import Job
 from advisor.memory.optimizer import Step, optimizer_step
 from advisor.memory.stretch import Part, Stretched, parameters, stretch
 from advisor.memory.timeline import Event, Parameter, Timeline
-from advisor.memory.trace.types import BEFORE, Trace
+from advisor.memory.trace.types import Trace
 from advisor.models.spec import ModelSpec
 
 # Decode steps that are laid out one by one; a longer generation is represented by as many, evenly spread over it, so
@@ -89,7 +89,6 @@ class _Builder:
         self.params = params
         self.events: list[Event] = [Event("phase", 0, 0, "load")]
         self._next = 0
-        self._grads: list[tuple[int, int]] = []
         for param in params:
             self._alloc(param.storage_bytes, "weights")
         if buffers:
@@ -197,7 +196,6 @@ class _Builder:
         alive: dict[int, tuple[int, int, str]] = {}
         made: list[tuple[int, int, str]] = []
         old = iter(cache)
-        replaced = 0
         for one, other in zip(first, last if len(last) == len(first) else first, strict=True):
             same = len(one.moments) == len(other.moments)
             for index, moment in enumerate(one.moments):
@@ -226,18 +224,9 @@ class _Builder:
                     gone = next(old, None)
                     if gone is not None:
                         self._free(*gone)
-                    replaced += 1
                 else:
                     alive[moment.life.key] = (key, size, moment.life.part)
         for value in alive.values():
             self._free(*value)
         # Caches that do not grow (an encoder's keys and values) stay.
         return made + list(old)
-
-
-def phases(events: tuple[Event, ...]) -> Iterator[tuple[str, int]]:
-    """(phase, number) as they begin."""
-    return ((event.part, event.key) for event in events if event.kind == "phase")
-
-
-__all__ = ["BEFORE", "timeline", "trace_of"]

@@ -2,7 +2,7 @@
 
 Measured on H200 (driver 580, torch 2.11; the 107 runs of ``measurements/h200.jsonl``, ``runtime_overhead``). They vary
 by card and driver: what ``advisor probe --measure`` found on the machine comes first. Other cards take the
-H200's values, the largest known ones, and the budget says so.
+H200's values, for want of their own, and the budget says so.
 """
 
 from __future__ import annotations

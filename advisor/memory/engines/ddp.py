@@ -11,8 +11,8 @@ from typing import Any
 from advisor.hardware.profile import HardwareProfile
 from advisor.job import Job
 from advisor.memory.budget import Budget
-from advisor.memory.figures import figures, gpu_budget, kept
-from advisor.memory.runtime import runtime_bytes, runtime_note
+from advisor.memory.engines.alike import budget_of_alike_ranks
+from advisor.memory.figures import figures, kept
 from advisor.memory.single import HOST_PROCESS, is_hopper
 from advisor.memory.timeline import Event, Timeline
 from advisor.models.spec import ModelSpec
@@ -30,16 +30,8 @@ def budget_ddp(model: ModelSpec, machine: HardwareProfile, job: Job) -> Budget:
         return figures(with_buckets(timeline(model, job, hopper=hopper)), expandable=job.expandable_segments)
 
     found = kept(model, job, {"hopper": hopper}, compute)
-    note = runtime_note(machine)
-    ranks = job.gpus // max(1, job.nodes)
-    return Budget(
-        gpus=(gpu_budget(found, runtime_bytes(machine, job)),) * ranks,
-        host_ram=HOST_PROCESS * ranks,
-        host_ram_load=HOST_PROCESS * ranks,
-        peak_phase=found["phase"],
-        phases=found["phases"],
-        notes=(note,) if note else (),
-    )
+    host = HOST_PROCESS * (job.gpus // max(1, job.nodes))
+    return budget_of_alike_ranks(found, machine, job, host_ram=host, host_ram_load=host)
 
 
 def with_buckets(line: Timeline) -> tuple[Event, ...]:

@@ -18,9 +18,9 @@ from typing import Any
 from advisor.hardware.profile import HardwareProfile
 from advisor.job import Job
 from advisor.memory.budget import Budget
+from advisor.memory.engines.alike import budget_of_alike_ranks
 from advisor.memory.engines.host import offload_host_ram
-from advisor.memory.figures import figures, gpu_budget, kept
-from advisor.memory.runtime import runtime_bytes, runtime_note
+from advisor.memory.figures import figures, kept
 from advisor.memory.single import is_hopper
 from advisor.memory.timeline import Event, Timeline
 from advisor.models.spec import ModelSpec
@@ -47,16 +47,8 @@ def budget_zero(model: ModelSpec, machine: HardwareProfile, job: Job) -> Budget:
         nvme += 16 * found["trainable"] // max(1, job.nodes)
     if job.offload_param == "nvme":
         nvme += 2 * found["parameters"] // max(1, job.nodes)
-    note = runtime_note(machine)
-    return Budget(
-        gpus=(gpu_budget(found, runtime_bytes(machine, job)),) * (job.gpus // max(1, job.nodes)),
-        host_ram=host,
-        host_ram_load=max(host, host + loading),
-        host_pinned=pinned,
-        disk=nvme,
-        peak_phase=found["phase"],
-        phases=found["phases"],
-        notes=(note,) if note else (),
+    return budget_of_alike_ranks(
+        found, machine, job, host_ram=host, host_ram_load=host + loading, host_pinned=pinned, disk=nvme
     )
 
 

@@ -28,7 +28,6 @@ class Recorder(TorchDispatchMode):
         self._index: dict[Segment, int] = {}
         self._current = -1
         self._pending: Segment | None = None
-        self._position = 0
         self._open: dict[int, int] = {}  # storage id -> interval number
         self._intervals: list[list[Any]] = []
         self._positions: list[int] = []
@@ -54,10 +53,6 @@ class Recorder(TorchDispatchMode):
         number = self._open.get(tensor.untyped_storage()._cdata)
         if number is not None:
             self._intervals[number][1] = part
-
-    def adopt(self, tensor: Any, part: str) -> None:
-        """Record a storage that no operator made here."""
-        self._add(tensor, part)
 
     def operator(self, cost: Cost) -> None:
         """Count an operator; stand-in kernels call this for the kernel they stand for."""
