@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from advisor.cache import version_of
 from advisor.decide.facts import speed_of
@@ -48,6 +49,26 @@ def make_plan(model: ModelSpec, machine: HardwareProfile, decision: Decision) ->
         steps=(step_of(model, machine, chosen),),
         fallbacks=tuple(step_of(model, machine, other) for other in _fallbacks(model, machine, decision)),
         software={name: version for name in _PACKAGES if (version := version_of(name)) is not None},
+    )
+
+
+def spec_of(plan: Plan) -> ModelSpec:
+    """The model of a plan, as planned: nothing is looked up again."""
+    model = plan.model
+    return ModelSpec(
+        name=model.name,
+        asked=model.name,
+        loader_repo=model.loader_repo,
+        source=model.source,
+        kind=model.kind,
+        config=model.config,
+        parameters=model.parameters,
+        dtype=model.dtype,
+        quantization_config=model.quantization_config,
+        checkpoint_bytes=model.checkpoint_bytes,
+        path=Path(model.path) if model.path else None,
+        trust_remote_code=model.trust_remote_code,
+        gated=model.gated,
     )
 
 
