@@ -38,7 +38,7 @@ setup-dev: .venv/.ready-dev
 	touch $@
 
 .venv/.ready-dev: .venv/.ready
-	$(BIN)/pip install -q -c constraints.txt --no-build-isolation -e ".[quantization,ui,dev]"
+	$(BIN)/pip install -q -c constraints.txt --no-build-isolation -e ".[quantization,ui,dev,docs]"
 	touch $@
 
 clean:

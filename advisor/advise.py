@@ -45,7 +45,7 @@ def recommend(model: ModelSpec, machine: HardwareProfile, workload: Workload, ru
         decision = replace(decision, ways_out=_kept(ways_out, model, machine, workload, decision, rules_dir))
     else:
         decision = replace(decision, changes=_kept(changes, model, machine, workload, decision, rules_dir))
-        plan = make_plan(model, machine, decision)
+        plan = make_plan(model, machine, workload, decision)
         if workload.then is not None:
             plan = with_serving(plan, model, machine, workload, rules_dir)
     return Advice(decision=decision, plan=plan, model=model, machine=machine, workload=workload)

@@ -16,7 +16,7 @@ from advisor import __version__
 from advisor.errors import InputError, explain_validation
 from advisor.files import read_json, write_whole
 from advisor.hardware.profile import HardwareProfile
-from advisor.job import Job
+from advisor.job import Job, Method, StrategyName, Workload
 
 PLAN_FORMAT = "advisor-plan"
 PLAN_VERSION = 1
@@ -103,6 +103,30 @@ class TraceStep(_Data):
     answer: bool
     to: str
     conditions: tuple[str, ...]
+    because: str = ""
+
+
+class PlannedGpus(PromisedGpu):
+    """``count`` GPUs in device order that are predicted alike."""
+
+    count: int
+
+
+class PlannedCandidate(_Data):
+    """One way that was looked at: its verdict and its figures, so that a report needs no second search."""
+
+    label: str
+    strategy: StrategyName
+    method: Method | None
+    verdict: Literal["fits", "tight", "does_not_fit", "refused"]
+    reason: str
+    chosen: bool = False
+    gpus: tuple[PlannedGpus, ...] = ()
+    host_ram: int | None = None
+    step_seconds: float | None = None
+    decode_tokens_per_second: float | None = None
+    tokens_per_second: float | None = None
+    time_error: float | None = None
 
 
 class Plan(_Data):
@@ -114,9 +138,13 @@ class Plan(_Data):
     created: str  # ISO time
     model: PlanModel
     hardware: HardwareProfile
+    workload: Workload | None = None  # what was asked
     sentence: str  # the decision in one sentence
     path: tuple[str, ...]  # codes of the nodes walked
     trace: tuple[TraceStep, ...] = ()  # the same with questions and values, for ``advisor explain``
+    candidates: tuple[PlannedCandidate, ...] = ()
+    given_up: tuple[str, ...] = ()  # methods that were given up on the way, and why
+    changes: tuple[str, ...] = ()  # what would change the answer
     why_not: tuple[tuple[str, str], ...] = ()  # candidate label, reason
     steps: tuple[PlanStep, ...]
     fallbacks: tuple[PlanStep, ...] = ()  # the next best candidates that fit, in order

@@ -5,15 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from advisor.cache import version_of
 from advisor.decide.facts import speed_of
 from advisor.decide.types import Candidate, Decision, Step
 from advisor.decide.walk import shown
 from advisor.hardware.profile import HardwareProfile
+from advisor.job import Workload
+from advisor.memory.budget import GpuBudget
 from advisor.models.spec import ModelSpec
-from advisor.plan import Plan, PlanLaunch, PlanModel, PlanStep, Promise, PromisedGpu, TraceStep
+from advisor.plan import (
+    Plan,
+    PlanLaunch,
+    PlanModel,
+    PlannedCandidate,
+    PlannedGpus,
+    PlanStep,
+    Promise,
+    PromisedGpu,
+    TraceStep,
+)
 from advisor.strategies.registry import STRATEGIES
 from advisor.strategies.search import exact
 
@@ -21,7 +35,7 @@ FALLBACKS = 2
 _PACKAGES = ("torch", "transformers", "accelerate", "deepspeed", "peft", "bitsandbytes")
 
 
-def make_plan(model: ModelSpec, machine: HardwareProfile, decision: Decision) -> Plan:
+def make_plan(model: ModelSpec, machine: HardwareProfile, workload: Workload, decision: Decision) -> Plan:
     """The plan of a decision: the chosen candidate's step, and the next best that fit as fallbacks."""
     chosen = decision.chosen
     assert chosen is not None
@@ -42,9 +56,13 @@ def make_plan(model: ModelSpec, machine: HardwareProfile, decision: Decision) ->
             gated=model.gated,
         ),
         hardware=machine,
+        workload=workload,
         sentence=decision.sentence,
         path=tuple(step.code for step in decision.path),
-        trace=tuple(_trace(step) for step in decision.path),
+        trace=tuple(trace_of(step) for step in decision.path),
+        candidates=tuple(planned(candidate, candidate is chosen) for candidate in decision.candidates),
+        given_up=decision.given_up,
+        changes=decision.changes,
         why_not=decision.why_not,
         steps=(step_of(model, machine, chosen),),
         fallbacks=tuple(step_of(model, machine, other) for other in _fallbacks(model, machine, decision)),
@@ -72,14 +90,47 @@ def spec_of(plan: Plan) -> ModelSpec:
     )
 
 
-def _trace(step: Step) -> TraceStep:
+def trace_of(step: Step) -> TraceStep:
+    """A step of the path as a plan keeps it."""
     return TraceStep(
+        because=step.because,
         code=step.code,
         ask=step.ask,
         answer=step.answer,
         to=step.to,
         conditions=tuple(f"{c.text}: {'yes' if c.holds else 'no'} ({shown(c)})" for c in step.conditions),
     )
+
+
+def planned(candidate: Candidate, chosen: bool) -> PlannedCandidate:
+    """A candidate as a plan keeps it; GPUs that are alike stand there once."""
+    budget, time = candidate.budget, candidate.time
+    alike = groupby(budget.gpus if budget else ())
+    return PlannedCandidate(
+        label=candidate.label,
+        strategy=candidate.strategy,
+        method=candidate.method,
+        verdict=candidate.verdict,
+        reason=candidate.reason,
+        chosen=chosen,
+        gpus=tuple(PlannedGpus(count=sum(1 for _ in group), **_gpu(gpu)) for gpu, group in alike),
+        host_ram=budget.host_ram if budget else None,
+        step_seconds=time.step_seconds if time else None,
+        decode_tokens_per_second=time.decode_tokens_per_second if time else None,
+        tokens_per_second=time.tokens_per_second if time else None,
+        time_error=time.error if time else None,
+    )
+
+
+def _gpu(gpu: GpuBudget) -> dict[str, Any]:
+    return {
+        "parts": {str(name): size for name, size in gpu.parts.items()},
+        "allocated": gpu.allocated,
+        "reserved": gpu.reserved,
+        "required": gpu.required,
+        "runtime": gpu.runtime,
+        "load_allocated": gpu.load_allocated,
+    }
 
 
 def _fallbacks(model: ModelSpec, machine: HardwareProfile, decision: Decision) -> Iterator[Candidate]:
@@ -123,17 +174,7 @@ def step_of(model: ModelSpec, machine: HardwareProfile, candidate: Candidate) ->
         estimators=dict(parts.estimators),
         advice=parts.steps,
         promise=Promise(
-            gpus=tuple(
-                PromisedGpu(
-                    parts={str(name): size for name, size in gpu.parts.items()},
-                    allocated=gpu.allocated,
-                    reserved=gpu.reserved,
-                    required=gpu.required,
-                    runtime=gpu.runtime,
-                    load_allocated=gpu.load_allocated,
-                )
-                for gpu in budget.gpus
-            ),
+            gpus=tuple(PromisedGpu(**_gpu(gpu)) for gpu in budget.gpus),
             host_ram=budget.host_ram,
             host_ram_load=budget.host_ram_load,
             host_pinned=budget.host_pinned,
