@@ -117,7 +117,7 @@ class PlannedCandidate(_Data):
 
     label: str
     strategy: StrategyName
-    method: Method | None
+    method: Method | None = None
     verdict: Literal["fits", "tight", "does_not_fit", "refused"]
     reason: str
     chosen: bool = False
