@@ -10,7 +10,7 @@ from typing import Any
 from advisor.cache import version_of
 from advisor.execute.supervise import Outcome
 from advisor.hardware.profile import HardwareProfile
-from advisor.plan import Plan, PlanStep
+from advisor.plan import Plan, PlanStep, Promise
 from advisor.record import Measurement, RunRecord
 
 
@@ -57,7 +57,11 @@ class Comparison:
 def compare(step: PlanStep, outcome: Outcome) -> Comparison:
     """Hold an outcome against the step's promise."""
     measured = measure(step, outcome)
-    promise = step.promise
+    return Comparison(figures(step.promise, measured), measured)
+
+
+def figures(promise: Promise, measured: Measurement) -> tuple[Line, ...]:
+    """What was promised beside what was measured, where either is known."""
     fullest = max(promise.gpus, key=lambda gpu: gpu.required + gpu.runtime) if promise.gpus else None
 
     def top(values: tuple[int, ...] | None) -> int | None:
@@ -73,7 +77,7 @@ def compare(step: PlanStep, outcome: Outcome) -> Comparison:
         Line("prefill_seconds", promise.prefill_seconds, measured.prefill_seconds),
         Line("decode_tokens_per_second", promise.decode_tokens_per_second, measured.decode_tokens_per_second),
     )
-    return Comparison(tuple(line for line in lines if line.predicted or line.measured), measured)
+    return tuple(line for line in lines if line.predicted or line.measured)
 
 
 def measure(step: PlanStep, outcome: Outcome) -> Measurement:
