@@ -1,0 +1,29 @@
+"""What several formats say alike: counts, and paths and texts that any encoder takes."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from advisor.check.checked import SEVERITIES, Checked
+
+
+def counted(checked: Checked) -> str:
+    """ "2 errors and 1 warning in 12 files"."""
+    parts = [
+        f"{number} {name}{'s' if number != 1 and name != 'info' else ''}"
+        for name in SEVERITIES
+        if (number := checked.count(name))
+    ]
+    files = f"{checked.files} file{'s' if checked.files != 1 else ''}"
+    found = " and ".join(", ".join(parts).rsplit(", ", 1)) if parts else "nothing found"
+    return f"{found} in {files}"
+
+
+def shown_path(path: str) -> str:
+    """A path as reports show it: forward slashes, and text that any encoder takes (names may hold any bytes)."""
+    return clean(PurePath(path).as_posix() if path else "")
+
+
+def clean(text: str) -> str:
+    """``text`` without lone surrogates, which stand for undecodable bytes of file names and break encoders."""
+    return text.encode("utf-8", "replace").decode("utf-8")
