@@ -11,10 +11,10 @@ from typing import Any
 from advisor.errors import InputError
 
 
-def write_whole(path: Path, text: str | bytes) -> None:
+def write_whole(path: Path, text: str | bytes, mode: int | None = None) -> None:
     """Write ``text`` to ``path`` through a temporary file in the same folder and a rename.
 
-    Raises InputError when the folder cannot be written to; a failed write leaves the old file as it was.
+    ``mode`` are the permission bits of the result; by default those of a new file under the user's umask. Raises InputError when the folder cannot be written to; a failed write leaves the old file as it was.
     """
     data = text.encode() if isinstance(text, str) else text
     temporary: str | None = None
@@ -28,7 +28,7 @@ def write_whole(path: Path, text: str | bytes) -> None:
         # mkstemp makes the file private; a written result follows the user's umask like any other.
         umask = os.umask(0)
         os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
+        Path(temporary).chmod(0o666 & ~umask if mode is None else mode)
         Path(temporary).replace(path)
     except OSError as error:
         if temporary is not None:
