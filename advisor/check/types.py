@@ -1,32 +1,37 @@
-"""The nouns of a check: what a rule is, what it finds, what it cannot tell, and how it would mend it."""
+"""What a check says: findings with their safe edits, doubts, and the rules that they come from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from advisor.check.project import Project
 
 Severity = Literal["error", "warning", "info"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """A safe change: the text from (line, column) up to (end_line, end_column) of ``path`` becomes ``text``.
+    """A safe change of one file: the characters from ``start`` up to ``end`` become ``text``.
 
-    Lines and columns count from 1, columns in characters; the end is not included.
+    Offsets count characters of the file read as UTF-8 (a byte order mark is the first) with its line ends untouched.
     """
 
     path: str
-    line: int
-    column: int
-    end_line: int
-    end_column: int
+    start: int
+    end: int
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong. ``line`` and ``column`` count from 1; 0 (and an empty path) where there is no place."""
+    """One fault at one place; ``line`` and ``column`` count from 1, 0 where there is no place.
+
+    ``message`` is one sentence with the values found, ``fix`` says what to write instead. ``edits`` are there only when
+    the change keeps what the author meant whatever the rest of the program does.
+    """
 
     code: str
     severity: Severity
@@ -34,23 +39,23 @@ class Finding:
     line: int
     column: int
     message: str
-    fix: str | None = None
+    fix: str | None
     edits: tuple[Edit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """What cannot be told without running the code, and where; ``--strict`` shows it."""
+    """What could not be told without running the code; ``line`` counts from 1, 0 where there is no place."""
 
-    code: str
     path: str
     line: int
     message: str
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One thing that is looked for; ``since`` says which library versions it holds for."""
+    """One lint rule. ``since`` names the versions that it holds for, ``check`` looks through everything that was read."""
 
     code: str
     name: str
@@ -59,4 +64,4 @@ class Rule:
     why: str
     fix: str
     since: str
-    check: Callable[[Any], Any]
+    check: Callable[[Project], Iterator[Finding | Doubt]]
