@@ -54,8 +54,11 @@ def format_bytes(amount: int | None) -> str:
 
 
 def format_rate(rate: float | None) -> str:
-    """Bytes a second as ``"900 GB/s"`` (decimal, as vendors state bandwidth)."""
-    return "unknown" if rate is None else f"{rate / 1e9:.3g} GB/s"
+    """Bytes a second as ``"4.8 TB/s"``, ``"900 GB/s"``, ``"125 MB/s"`` (decimal, as vendors state bandwidth)."""
+    if rate is None:
+        return "unknown"
+    factor, unit = next(((size, name) for size, name in ((1e12, "TB"), (1e9, "GB")) if rate >= size), (1e6, "MB"))
+    return f"{rate / factor:.3g} {unit}/s"
 
 
 def format_seconds(seconds: float | None) -> str:

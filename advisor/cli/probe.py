@@ -25,14 +25,10 @@ def probe(
     """Show what this machine really has: memory that is free, links, software, and what would trip a run."""
     import os
 
-    from rich.console import Console
-
     from advisor.errors import InputError
     from advisor.files import write_whole
-    from advisor.hardware.merge import join, probe_hosts, read_hostfile, read_merged
-    from advisor.hardware.probe import probe as read
-    from advisor.hardware.readings import Live, Recorder, Replay
-    from advisor.report import machine as report
+    from advisor.hardware.probe import live
+    from advisor.hardware.readings import Recorder, Replay
 
     if save and save.suffix != ".json":
         raise InputError("--save", "writes JSON", found=save.name, expected="a name that ends in .json")
@@ -40,18 +36,28 @@ def probe(
         raise InputError("--replay", "cannot be joined with --measure or --record", expected="one of them")
     if files and not merge:
         raise InputError("FILES", "are for --merge", found=files[0], expected="advisor probe --merge FILES")
+    if hostfile and merge:
+        raise InputError("--hostfile", "cannot be joined with --merge", expected="one of them")
     if (hostfile or merge) and (replay or measure or record):
         raise InputError(
             "--hostfile and --merge", "join finished probes", expected="no --replay, --measure or --record"
         )
-    recorder = Recorder(Live()) if record else None
+    # The driver takes its time: it is asked now, while the modules below load.
+    here = None if replay or hostfile or merge else live()
+
+    from rich.console import Console
+
+    from advisor.hardware.merge import join, probe_hosts, read_hostfile, read_merged
+    from advisor.hardware.probe import probe as read
+    from advisor.report import machine as report
+
+    recorder = Recorder(here) if here and record else None
     if hostfile:
         machine = join(probe_hosts(read_hostfile(hostfile)))
     elif merge:
         machine = join(read_merged(files or ["-"]))
     else:
-        machine = read(Replay.load(replay) if replay else recorder)
-        machine = machine.model_copy(update={"here": replay is None})
+        machine = read(Replay.load(replay) if replay else recorder or here, here=replay is None)
     if recorder and record:
         recorder.save(record, "made by advisor probe --record on the machine itself")
     if measure:
@@ -65,4 +71,4 @@ def probe(
     if json_output:
         typer.echo(text)
     else:
-        report.show(machine, Console(width=None if Console().is_terminal else 140))
+        report.show(machine, Console(width=None if Console().is_terminal else 120))

@@ -1,4 +1,4 @@
-"""Cards from raw readings: NVIDIA through NVML, AMD through the kernel's own files, Apple by its platform.
+"""NVIDIA cards from raw readings: through NVML, nvidia-smi, or a program of torch's.
 
 Nominal rates of a known card come from the shipped profiles, the one place that holds them.
 """
@@ -21,13 +21,17 @@ PCIE_USABLE = 0.8
 RATES = ("compute_capability", "memory_bandwidth", "bf16_flops", "fp16_flops", "fp32_flops")
 
 
-def nvidia_cards(nvml: dict[str, Any], environment: dict[str, str], host: Host) -> tuple[tuple[Gpu, ...], Visible]:
+def nvidia_cards(
+    readings: Readings, nvml: dict[str, Any], environment: dict[str, str], host: Host
+) -> tuple[tuple[Gpu, ...], Visible]:
     """Cards as CUDA will show them, and the raw devices in the same order."""
-    visible = visible_devices(nvml.get("cards") or [], environment)
-    return tuple(_nvidia(device, host) for device in visible.devices), visible
+    cards = nvml.get("cards") or []
+    # A CUDA program was asked: what it saw has gone through the variables already.
+    visible = Visible(devices=cards) if nvml.get("as_seen") else visible_devices(cards, environment)
+    return tuple(_nvidia(readings, device, host) for device in visible.devices), visible
 
 
-def _nvidia(device: dict[str, Any], host: Host) -> Gpu:
+def _nvidia(readings: Readings, device: dict[str, Any], host: Host) -> Gpu:
     name = device.get("name") or "NVIDIA GPU"
     memory = device.get("memory")
     unified = memory is None or bool(UNIFIED.search(name))
@@ -46,6 +50,10 @@ def _nvidia(device: dict[str, Any], host: Host) -> Gpu:
         mig=slice_of_card,
         ecc=device.get("ecc"),
         pcie=_pcie_text(pcie),
+        pcie_rate=slot_rate(device),
+        numa_node=_numa_node(readings, device.get("bus_id")),
+        persistence=device.get("persistence"),
+        memory_held=_held(memory),
         processes=tuple(GpuProcess(**process) for process in device.get("processes") or ()),
         # A slice has a part of the card's rates that no table here states: unknown is better than a guess.
         **({} if slice_of_card else nominal(name)) | _known(compute_capability=device.get("capability")),
@@ -65,12 +73,30 @@ def _pcie_text(pcie: dict[str, Any]) -> str | None:
     )
 
 
-def pcie_rate(device: dict[str, Any]) -> float | None:
-    """Usable bytes/s of a card's slot. The generation falls while a card rests, the width does not: so the largest
+def slot_rate(device: dict[str, Any]) -> float | None:
+    """Bytes/s that a card's slot signals. The generation falls while a card rests, the width does not: so the largest
     generation with the present width."""
     pcie = device.get("pcie") or {}
     lane, width = PCIE_LANE.get(pcie.get("max_generation") or 0), pcie.get("width") or pcie.get("max_width")
-    return None if lane is None or not width else lane * int(width) * PCIE_USABLE
+    return None if lane is None or not width else lane * int(width)
+
+
+def _held(memory: dict[str, Any] | None) -> int | None:
+    """Bytes that processes hold: what is used less the driver's own part, where the driver tells them apart."""
+    if memory is None or memory.get("reserved") is None or memory.get("used") is None:
+        return None
+    # NVML's first form counts the driver's part as used.
+    return max(0, int(memory["total"]) - int(memory["free"]) - int(memory["reserved"]))
+
+
+def _numa_node(readings: Readings, bus_id: str | None) -> int | None:
+    """The node that a card hangs on; None where the machine has but one (the kernel says -1) or does not tell."""
+    if not bus_id:
+        return None
+    # NVML writes eight digits of the domain, the kernel four.
+    domain, _, rest = bus_id.lower().partition(":")
+    text = (readings.ask("text", f"/sys/bus/pci/devices/{domain[-4:]}:{rest}/numa_node") or "").strip()
+    return int(text) if text.isdigit() else None
 
 
 def nominal(name: str) -> dict[str, Any]:
@@ -83,38 +109,6 @@ def nominal(name: str) -> dict[str, Any]:
                 if card.name == name:
                     return {rate: getattr(card, rate) for rate in RATES}
     return {}
-
-
-def amd_cards(readings: Readings) -> tuple[Gpu, ...]:
-    """AMD cards by /sys/class/drm: memory in bytes as the amdgpu driver states it."""
-    cards = []
-    for entry in readings.ask("names", "/sys/class/drm") or []:
-        if not re.fullmatch(r"card\d+", entry):
-            continue
-        folder = f"/sys/class/drm/{entry}/device"
-        vendor, total = readings.ask("text", f"{folder}/vendor"), readings.ask("text", f"{folder}/mem_info_vram_total")
-        if (vendor or "").strip() != "0x1002" or total is None:
-            continue
-        used = readings.ask("text", f"{folder}/mem_info_vram_used")
-        name = (readings.ask("text", f"{folder}/product_name") or "").strip() or "AMD GPU"
-        name = name if name.startswith("AMD") else f"AMD {name}"
-        memory = int(total)
-        free = None if used is None else memory - int(used)
-        cards.append(Gpu(name=name, vendor="amd", memory_total=memory, memory_free=free, **nominal(name)))
-    return tuple(cards)
-
-
-def apple_cards(readings: Readings, system: dict[str, Any]) -> tuple[Gpu, ...]:
-    """The GPU of an Apple machine: one pool with the host."""
-    if system.get("platform") != "darwin" or system.get("machine") != "arm64":
-        return ()
-    brand = (readings.ask("command", "sysctl", "-n", "machdep.cpu.brand_string") or "Apple GPU").strip()
-    return (
-        Gpu(
-            name=brand, vendor="apple", memory_total=system["memory_total"], memory_free=system.get("memory_available"),
-            unified_memory=True, **nominal(brand),
-        ),
-    )  # fmt: skip
 
 
 def from_smi(readings: Readings) -> list[dict[str, Any]]:

@@ -11,20 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from advisor.hardware.batch import Limit, grants
 from advisor.hardware.profile import Host
 from advisor.hardware.readings import Readings
 from advisor.units import KIB, MIB
 
 # cgroup v1 writes "no limit" as the largest page-aligned signed number, about 2^63.
 V1_UNLIMITED = 1 << 62
-
-
-@dataclass(frozen=True)
-class Limit:
-    """Bytes that a program may still take, and what says so."""
-
-    amount: int
-    reason: str
 
 
 def read_host(readings: Readings, system: dict[str, Any]) -> Host:
@@ -38,6 +31,7 @@ def read_host(readings: Readings, system: dict[str, Any]) -> Host:
     shared = system.get("shm")
     nodes = [name for name in readings.ask("names", "/sys/devices/system/node") or [] if re.fullmatch(r"node\d+", name)]
     return Host(
+        name=system.get("node"),
         memory_total=total,
         memory_available=least.amount if least else None,
         memory_limit_reason=least.reason if least else None,
@@ -57,7 +51,7 @@ def memory_limits(
     if available is not None:
         yield Limit(available, "available memory")
     yield from _cgroups(readings)
-    yield from _slurm(environment)
+    yield from grants(readings, environment)
     address_space = (system.get("limits") or {}).get("address_space")
     if address_space is not None:
         yield Limit(address_space, "address space limit (ulimit -v)")
@@ -140,23 +134,6 @@ def _room(readings: Readings, folder: str, limit: str, usage: str, cache: str, k
 def _number(text: str | None) -> int | None:
     text = (text or "").strip()
     return int(text) if re.fullmatch(r"-?\d+", text) else None
-
-
-# --- batch systems ----------------------------------------------------------------------------------------------------
-
-
-def _slurm(environment: dict[str, str]) -> Iterator[Limit]:
-    """sbatch's output variables: MiB a node, a core or a GPU; 0 means all of the node."""
-    if node := _count(environment, "SLURM_MEM_PER_NODE"):
-        yield Limit(node * MIB, "SLURM_MEM_PER_NODE")
-    for each, number in (("SLURM_MEM_PER_CPU", "SLURM_CPUS_ON_NODE"), ("SLURM_MEM_PER_GPU", "SLURM_GPUS_ON_NODE")):
-        amount, times = _count(environment, each), _count(environment, number)
-        if amount and times:
-            yield Limit(amount * times * MIB, f"{each} x {number}")
-
-
-def _count(environment: dict[str, str], name: str) -> int | None:
-    return _number(environment.get(name))
 
 
 # --- cores ------------------------------------------------------------------------------------------------------------

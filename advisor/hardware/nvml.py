@@ -6,6 +6,8 @@ memory on machines with one pool) is None.
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -58,7 +60,8 @@ def read_all() -> dict[str, Any]:
         "driver": _text(_ask(nvml, nvml.nvmlSystemGetDriverVersion)),
         "cuda": _ask(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2),
         "cards": [_card(nvml, handle, index) for index, handle in enumerate(handles) if handle is not None],
-        "peers": _peers(nvml, handles),
+        "peers": _peers(nvml, handles, nvml.NVML_P2P_CAPS_INDEX_READ),
+        "bridged": _peers(nvml, handles, nvml.NVML_P2P_CAPS_INDEX_NVLINK),
     }
 
 
@@ -87,7 +90,8 @@ def _card(nvml: Any, handle: Any, index: int) -> dict[str, Any]:
         "uuid": _text(ask("nvmlDeviceGetUUID")),
         "bus_id": _text(pci.busId) if pci else None,
         "capability": ".".join(map(str, capability)) if capability else None,
-        "memory": _memory(ask("nvmlDeviceGetMemoryInfo")),
+        "memory": _memory(ask("nvmlDeviceGetMemoryInfo"), ask("nvmlDeviceGetMemoryInfo", nvml.nvmlMemory_v2)),
+        "persistence": _flag(ask("nvmlDeviceGetPersistenceMode")),
         "ecc": bool(ecc[0]) if ecc else None,
         "mig": bool(mig and mig[0]),
         "slices": _slices(nvml, handle) if mig and mig[0] else [],
@@ -104,8 +108,16 @@ def _card(nvml: Any, handle: Any, index: int) -> dict[str, Any]:
     }
 
 
-def _memory(info: Any) -> dict[str, int] | None:
-    return None if info is None else {"total": int(info.total), "free": int(info.free), "used": int(info.used)}
+def _flag(value: Any) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _memory(info: Any, split: Any = None) -> dict[str, int | None] | None:
+    """Total, free, used; and of the used what the driver keeps for itself, which drivers since 510 tell apart."""
+    if info is None:
+        return None
+    reserved = None if split is None else int(split.reserved)
+    return {"total": int(info.total), "free": int(info.free), "used": int(info.used), "reserved": reserved}
 
 
 def _slices(nvml: Any, handle: Any) -> list[dict[str, Any]]:
@@ -127,15 +139,35 @@ def _slices(nvml: Any, handle: Any) -> list[dict[str, Any]]:
 
 
 def _processes(nvml: Any, handle: Any) -> list[dict[str, Any]]:
-    running = _ask(nvml, nvml.nvmlDeviceGetComputeRunningProcesses, handle) or []
-    return [
-        {
-            "pid": item.pid,
-            "name": _text(_ask(nvml, nvml.nvmlSystemGetProcessName, item.pid)),
-            "memory": item.usedGpuMemory,
-        }
-        for item in running
-    ]
+    """Who holds memory: programs of CUDA and of graphics, this process left out."""
+    running = {
+        item.pid: item
+        for ask in (nvml.nvmlDeviceGetComputeRunningProcesses, nvml.nvmlDeviceGetGraphicsRunningProcesses)
+        for item in _ask(nvml, ask, handle) or []
+        if item.pid != os.getpid()
+    }
+    found = []
+    for item in running.values():
+        # The path may name a user: the program's own name is enough.
+        name = _program(_text(_ask(nvml, nvml.nvmlSystemGetProcessName, item.pid)))
+        found.append({"pid": item.pid, "name": name, "memory": item.usedGpuMemory, "seconds": _age(item.pid, name)})
+    return found
+
+
+def _program(path: str | None) -> str | None:
+    return path.split(" ")[0].rpartition("/")[2] or None if path else None
+
+
+def _age(pid: int, name: str | None) -> float | None:
+    """Seconds since the process began. None for one of another container, whose number may be another's here."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        # The kernel cuts names at 15 characters.
+        return round(time.time() - process.create_time(), 1) if name and process.name()[:15] == name[:15] else None
+    except psutil.Error:
+        return None
 
 
 def _nvlink(nvml: Any, handle: Any) -> dict[str, Any]:
@@ -150,12 +182,10 @@ def _nvlink(nvml: Any, handle: Any) -> dict[str, Any]:
     return {"links": active, "rate": rate}
 
 
-def _peers(nvml: Any, handles: list[Any]) -> dict[str, int | None]:
-    """Status of reading another card's memory, "0-1": NVML_P2P_STATUS_* (0 is ok); None where NVML does not say."""
+def _peers(nvml: Any, handles: list[Any], ability: int) -> dict[str, int | None]:
+    """Status of an ability between two cards, "0-1": NVML_P2P_STATUS_* (0 is ok); None where NVML does not say."""
     return {
-        f"{left}-{right}": _ask(
-            nvml, nvml.nvmlDeviceGetP2PStatus, handles[left], handles[right], nvml.NVML_P2P_CAPS_INDEX_READ
-        )
+        f"{left}-{right}": _ask(nvml, nvml.nvmlDeviceGetP2PStatus, handles[left], handles[right], ability)
         for left in range(len(handles))
         for right in range(len(handles))
         if left != right and handles[left] is not None and handles[right] is not None

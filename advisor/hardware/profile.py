@@ -23,6 +23,7 @@ class GpuProcess(_Frozen):
     pid: int
     name: str | None = None
     memory: int | None = None
+    seconds: float | None = None  # since it began: what has held memory for hours will hold it on
 
 
 class Gpu(_Frozen):
@@ -42,8 +43,12 @@ class Gpu(_Frozen):
     uuids: tuple[str, ...] = ()
     mig: bool = False
     ecc: bool | None = None
-    pcie: str | None = None  # "gen 5 x16 (max gen 5 x16)": a card at rest lowers the generation
+    pcie: str | None = None  # "gen 5 x16 (at most gen 5 x16)": a card at rest lowers the generation
+    pcie_rate: float | None = None  # bytes/s that the slot signals, one direction; copies get about 80% of it
+    numa_node: int | None = None  # whose memory and cores are near
+    persistence: bool | None = None  # the driver stays loaded while nothing runs; else the first start takes seconds
     processes: tuple[GpuProcess, ...] = ()  # who holds its memory now
+    memory_held: int | None = None  # bytes that processes hold, those of other containers included
 
     @property
     def capability(self) -> tuple[int, int] | None:
@@ -63,6 +68,7 @@ class Gpu(_Frozen):
 class Host(_Frozen):
     """One node's host side. ``memory_available`` is what a program may still take (cgroup and batch limits applied)."""
 
+    name: str | None = None  # the node's own name; tells nodes apart when probes are joined
     memory_total: int | None = None
     memory_available: int | None = None
     memory_limit_reason: str | None = None  # which limit made memory_available what it is
@@ -79,17 +85,20 @@ class Links(_Frozen):
 
     gpu_to_gpu: float | None = None
     gpu_to_gpu_kind: Literal["nvlink", "pcie", "infinity_fabric", "none"] | None = None
+    gpu_to_gpu_links: int | None = None  # NVLinks of one card that are up
     host_to_gpu: float | None = None
     gpu_to_host: float | None = None
     peer_to_peer: bool | None = None  # cards can read each other's memory directly
-    network: float | None = None  # between nodes, a node
+    network: float | None = None  # between nodes, a node: the sum of its equal ports
     network_kind: Literal["infiniband", "ethernet", "none"] | None = None
+    network_device: str | None = None  # "eth0", "mlx5_0 and 7 more"
 
 
 class Disk(_Frozen):
     """Where checkpoints and NVMe offload would lie."""
 
     path: str | None = None
+    device: str | None = None  # "nvme0n1", "vda (virtual)", "tmpfs"
     kind: Literal["nvme", "ssd", "hdd", "network", "unknown"] | None = None
     free: int | None = None
     read: float | None = None  # bytes/s
@@ -122,10 +131,13 @@ class Software(_Frozen):
 
     python: str | None = None
     driver: str | None = None
+    driver_cuda: str | None = None  # the newest CUDA that the driver runs
     cuda: str | None = None  # that torch was built for
+    rocm: str | None = None  # that torch was built for
     nvcc: str | None = None
     packages: dict[str, str] = Field(default_factory=dict)
-    tools: dict[str, bool] = Field(default_factory=dict)  # ninja, libaio, …
+    # ninja, C++ compiler, libaio and its headers; cpu_adam and async_io where DeepSpeed has them compiled already.
+    tools: dict[str, bool] = Field(default_factory=dict)
 
 
 class HardwareProfile(_Frozen):

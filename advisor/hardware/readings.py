@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,8 +27,8 @@ VERSION = 1
 VARIABLES = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
     "ROCR_VISIBLE_DEVICES", "SLURM_JOB_ID", "SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_MEM_PER_GPU",
-    "SLURM_CPUS_ON_NODE", "SLURM_GPUS_ON_NODE", "PBS_JOBID", "LSB_JOBID", "CUDA_HOME", "CUDA_PATH", "NCCL_P2P_DISABLE",
-    "NCCL_IB_DISABLE",
+    "SLURM_CPUS_ON_NODE", "SLURM_GPUS_ON_NODE", "SLURM_JOB_GPUS", "PBS_JOBID", "LSB_JOBID", "CUDA_HOME",
+    "CUDA_PATH", "NCCL_P2P_DISABLE", "NCCL_IB_DISABLE", "NCCL_CUMEM_HOST_ENABLE",
 )  # fmt: skip
 
 
@@ -37,9 +40,18 @@ class Readings(Protocol):
 
 
 class Live:
-    """This machine."""
+    """This machine. ``ahead`` names questions that wait for others (a driver, a program): they are asked at once, each
+    in a thread of its own, while the caller does something else."""
+
+    def __init__(self, *ahead: tuple[str, ...]) -> None:
+        pool = ThreadPoolExecutor(max_workers=len(ahead)) if ahead else None
+        self._ahead = {question: pool.submit(self._answer, *question) for question in ahead} if pool else {}
 
     def ask(self, kind: str, *key: str) -> Any:
+        pending = self._ahead.pop((kind, *key), None)
+        return self._answer(kind, *key) if pending is None else pending.result()
+
+    def _answer(self, kind: str, *key: str) -> Any:
         if kind == "text":
             return _text(Path(key[0]))
         if kind == "names":
@@ -48,8 +60,13 @@ class Live:
             lines = (_text(Path("/proc/self/mountinfo")) or "").splitlines()
             return [line for line in lines if " - cgroup" in line]
         if kind == "filesystem":  # by "major:minor"
-            lines = (_text(Path("/proc/self/mountinfo")) or "").splitlines()
-            return next((line.partition(" - ")[2].split()[0] for line in lines if f" {key[0]} " in line), None)
+            return _filesystem(key[0])
+        if kind == "device":  # "major:minor" below a path
+            return _device(Path(key[0]))
+        if kind == "displays":
+            return _displays()
+        if kind == "torch":
+            return _torch()
         if kind == "link":
             return _link(Path(key[0]))
         if kind == "command":
@@ -84,13 +101,23 @@ class Recorder:
 
     def save(self, folder: Path, origin: str) -> None:
         """Write the record into ``folder``; ``origin`` says where it comes from. Raises InputError when it cannot."""
-        # A record is made to be handed on: the machine's own name stays at home.
-        kept = {
-            question: {**answer, "node": None} if question.startswith("system ") and answer else answer
-            for question, answer in self._answers.items()
-        }
-        value = {"version": VERSION, "origin": origin, "readings": kept}
+        value = {"version": VERSION, "origin": origin, "readings": _anonymous(self._answers)}
         write_whole(folder / FILE, json.dumps(value, indent=1, sort_keys=True) + "\n")
+
+
+def _anonymous(answers: dict[str, Any]) -> dict[str, Any]:
+    """A record is made to be handed on: the machine's own name and its cards' numbers stay at home.
+
+    A card's UUID becomes one that counts, everywhere in the record (a variable may name it); MIG's forms hold it, too.
+    """
+    text = json.dumps(answers)
+    for number, found in enumerate(dict.fromkeys(re.findall(r"(?:GPU|MIG)-([0-9a-f]{8}-[0-9a-f-]{27})", text))):
+        text = text.replace(found, f"{number:08x}-0000-0000-0000-000000000000")
+    kept: dict[str, Any] = json.loads(text)
+    for question, answer in kept.items():
+        if question.startswith("system ") and answer:
+            answer["node"] = None
+    return kept
 
 
 class Replay:
@@ -128,6 +155,47 @@ def _names(path: Path) -> list[str]:
         return sorted(entry.name for entry in path.iterdir())
     except OSError:
         return []
+
+
+def _filesystem(number: str) -> dict[str, str] | None:
+    """Type and source of the file system with this device number."""
+    for line in (_text(Path("/proc/self/mountinfo")) or "").splitlines():
+        before, _, after = line.partition(" - ")
+        fields = after.split()
+        if number in before.split()[:3] and len(fields) > 1:
+            return {"type": fields[0], "source": fields[1]}
+    return None
+
+
+def _device(path: Path) -> str | None:
+    try:
+        number = path.stat().st_dev
+    except OSError:
+        return None
+    return f"{os.major(number)}:{os.minor(number)}"
+
+
+def _displays() -> list[dict[str, str]]:
+    """Display and compute cards on the PCI bus (class 03): what the machine has, whatever a container shows of it."""
+    found = []
+    for place in sorted(Path("/sys/bus/pci/devices").glob("*")):
+        if (_text(place / "class") or "").startswith("0x03"):
+            found.append({"bus_id": place.name, "vendor": (_text(place / "vendor") or "").strip()})
+    return found
+
+
+def _torch() -> dict[str, Any] | None:
+    """What a process of its own sees through torch; None when that fails or takes a minute."""
+    command = [sys.executable, "-m", "advisor.hardware.torch_child"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    answer: dict[str, Any] | None = json.loads(lines[-1]) if done.returncode == 0 and lines else None
+    return answer
 
 
 def _link(path: Path) -> str | None:

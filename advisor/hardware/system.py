@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
+import shutil
 import sys
 import tempfile
 from importlib import metadata
@@ -12,7 +14,7 @@ from typing import Any
 
 PACKAGES = (
     "torch", "transformers", "accelerate", "deepspeed", "bitsandbytes", "flash-attn", "peft", "trl", "datasets",
-    "safetensors", "triton", "tokenizers", "nvidia-ml-py", "ninja", "numpy",
+    "safetensors", "triton", "tokenizers", "nvidia-ml-py", "ninja", "numpy", "nvidia-nccl-cu12", "nvidia-nccl-cu13",
 )  # fmt: skip
 
 
@@ -34,7 +36,12 @@ def read_system(place: Path) -> dict[str, Any]:
         "shm": _space(Path("/dev/shm")),
         "disk": {"path": str(place), **(_space(place) or {}), "device": _device(place), "o_direct": _o_direct(place)},
         "libaio": _has_library("aio"),
-        "torch_version_file": _torch_version(),
+        "libaio_header": any(Path(folder, "libaio.h").is_file() for folder in ("/usr/include", "/usr/local/include")),
+        "compiler": any(shutil.which(name) for name in (os.environ.get("CXX") or "c++", "g++")),
+        "ninja": shutil.which("ninja") is not None,
+        "torch_version_file": _package_file("torch", "version.py"),
+        "deepspeed_ops_file": _package_file("deepspeed", "git_version_info_installed.py"),
+        "built_ops": _built_ops(),
         "interfaces": {name: state.speed for name, state in psutil.net_if_stats().items() if state.isup},
     }
 
@@ -106,16 +113,21 @@ def _has_library(name: str) -> bool:
     return False
 
 
-def _torch_version() -> str | None:
-    """torch/version.py as text: it names the CUDA or ROCm of the build, and importing torch takes seconds."""
-    try:
-        files = metadata.files("torch") or ()
-    except metadata.PackageNotFoundError:
+def _package_file(package: str, name: str) -> str | None:
+    """A file of an installed package as text, without importing it: torch/version.py names the CUDA of the build, and
+    importing torch takes seconds."""
+    found = importlib.util.find_spec(package)  # a top-level name: nothing is imported
+    if found is None or found.origin is None:
         return None
-    for file in files:
-        if str(file) == "torch/version.py":
-            try:
-                return Path(str(file.locate())).read_text(encoding="utf-8")
-            except OSError:
-                return None
-    return None
+    try:
+        return (Path(found.origin).parent / name).read_text(encoding="utf-8")
+    except OSError:
+        return None
+
+
+def _built_ops() -> dict[str, list[str]]:
+    """DeepSpeed's operators that torch has compiled here before, by the folder of their Python and CUDA."""
+    base = os.environ.get("TORCH_EXTENSIONS_DIR")
+    roots = [Path(base)] if base else list((Path.home() / ".cache" / "torch_extensions").glob("*"))
+    found = {root.name: sorted(op.parent.name for op in root.glob("*/*.so")) for root in roots}
+    return {name: ops for name, ops in found.items() if ops}

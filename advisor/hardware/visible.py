@@ -6,8 +6,11 @@ fastest card comes first, while NVML and nvidia-smi count by PCI bus. A process 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+Card = TypeVar("Card")
 
 
 @dataclass
@@ -114,3 +117,13 @@ def _find(token: str, cards: list[dict[str, Any]]) -> dict[str, Any] | None:
 def cards_uuid(cards: list[dict[str, Any]], index: int) -> str | None:
     """UUID of the card with NVML's ``index``."""
     return next((card.get("uuid") for card in cards if card["index"] == index), None)
+
+
+def chosen_by_number(wanted: str, cards: Sequence[Card]) -> list[Card]:
+    """AMD's form of the list: numbers, read up to the first that names no card."""
+    chosen: list[Card] = []
+    for token in (part.strip() for part in wanted.split(",")):
+        if not token.isdigit() or int(token) >= len(cards):
+            break
+        chosen.append(cards[int(token)])
+    return chosen

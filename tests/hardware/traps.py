@@ -36,7 +36,7 @@ def readings(
     """A whole machine: what is not given is harmless."""
     answers: dict[str, Any] = {
         "system .": {
-            "platform": "linux", "machine": "x86_64", "node": "trap", "memory_total": 2 * available,
+            "platform": "linux", "machine": "x86_64", "node": "trap", "python": "3.12.3", "memory_total": 2 * available,
             "memory_available": available, "cpus": 16, "affinity": 16, "limits": {},
             "shm": {"total": shm, "free": shm}, "libaio": True,
             "disk": {"path": ".", "free": 500 * GIB, "device": "259:1", "o_direct": True}, **system,
