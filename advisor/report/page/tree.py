@@ -1,0 +1,166 @@
+"""The decision tree as a drawing: questions downwards, "yes" to the right, the branch that was taken lit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from advisor.decide.facts import NONE, WAYS
+from advisor.decide.rules import Tree
+from advisor.errors import InputError
+from advisor.plan import TraceStep
+
+_WIDE, _TALL = 232, 58  # a column and a row, in the drawing's units
+_BOX, _HIGH = 84, 28
+_LEAF = 112
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A question or an end. ``kind`` is "ask" or "end"; ``words`` say it in full."""
+
+    kind: str
+    text: str
+    words: str
+    x: float
+    y: float
+    width: float
+    lit: bool
+
+    @property
+    def height(self) -> float:
+        """All boxes are as high."""
+        return _HIGH
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A line from a question to where an answer leads, as an SVG path, with its label's place."""
+
+    path: str
+    answer: str
+    x: float
+    y: float
+    lit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The whole tree; sizes in the units of the view box."""
+
+    width: float
+    height: float
+    boxes: tuple[Box, ...]
+    edges: tuple[Edge, ...]
+    name: str
+
+
+def drawing(task: str, trace: tuple[TraceStep, ...]) -> Drawing | None:
+    """The tree of ``task`` with ``trace`` lit; None when the trace was walked through other rules than ours."""
+    from advisor.decide.rules import load_tree
+
+    try:
+        tree = load_tree(task)
+    except InputError:
+        return None
+    known = all(
+        step.code in tree.nodes and tree.nodes[step.code].to(step.answer) == step.to for step in trace
+    )  # fmt: skip
+    if not known or not trace:
+        return None
+    lit = {(step.code, step.answer) for step in trace}
+    places = _places(tree)
+    boxes = [
+        Box("ask", code, node.ask, *_corner(places[code]), _BOX, any(step.code == code for step in trace))
+        for code, node in tree.nodes.items()
+    ]
+    edges: list[Edge] = []
+    for code, node in tree.nodes.items():
+        for answer, target in ((True, node.yes), (False, node.no)):
+            taken = (code, answer) in lit
+            if target in tree.nodes:
+                edges.append(_edge(places[code], places[target], answer, taken))
+            else:
+                box, edge = _end(places[code], target, answer, taken)
+                boxes.append(box)
+                edges.append(edge)
+    # What is lit is drawn last, over the rest.
+    edges.sort(key=lambda edge: edge.lit)
+    width = max(box.x + box.width for box in boxes) + 8
+    height = max(box.y + box.height for box in boxes) + 8
+    return Drawing(width, height, tuple(boxes), tuple(edges), tree.name)
+
+
+def _places(tree: Tree) -> dict[str, tuple[int, int]]:
+    """(column, row) of each question: as deep as its longest way, a column further right for each first "yes"."""
+    depth: dict[str, int] = {}
+    for code in _ordered(tree):
+        for target in (tree.nodes[code].yes, tree.nodes[code].no):
+            if target in tree.nodes:
+                depth[target] = max(depth.get(target, 0), depth.get(code, 0) + 1)
+    places: dict[str, tuple[int, int]] = {}
+    taken: set[tuple[int, int]] = set()
+
+    def visit(code: str, column: int) -> None:
+        if code not in tree.nodes or code in places:
+            return
+        row = depth.get(code, 0)
+        while (column, row) in taken:
+            column += 1
+        places[code] = (column, row)
+        taken.add((column, row))
+        visit(tree.nodes[code].no, column)
+        visit(tree.nodes[code].yes, column + 1)
+
+    visit(tree.root.code, 0)
+    return places
+
+
+def _ordered(tree: Tree) -> Iterator[str]:
+    """Codes, each after all that lead to it."""
+    waits = dict.fromkeys(tree.nodes, 0)
+    for node in tree.nodes.values():
+        for target in {node.yes, node.no} & set(waits):
+            waits[target] += 1
+    ready = [code for code, count in waits.items() if count == 0]
+    while ready:
+        code = ready.pop()
+        yield code
+        for target in {tree.nodes[code].yes, tree.nodes[code].no} & set(waits):
+            waits[target] -= 1
+            if waits[target] == 0:
+                ready.append(target)
+
+
+def _corner(place: tuple[int, int]) -> tuple[float, float]:
+    return 8 + place[0] * _WIDE, 8 + place[1] * _TALL
+
+
+def _edge(start: tuple[int, int], end: tuple[int, int], answer: bool, lit: bool) -> Edge:
+    x0, y0 = _corner(start)
+    x1, y1 = _corner(end)
+    words = "yes" if answer else "no"
+    if answer:
+        x0, y0 = x0 + _BOX, y0 + _HIGH / 2
+        if x1 > x0:
+            x1 += _BOX / 2
+            path = f"M{x0},{y0}H{x1 - 8}Q{x1},{y0} {x1},{y0 + 8}V{y1}"
+        else:
+            path = f"M{x0},{y0}H{x0 + 14}V{y1 + _HIGH / 2}H{x1 + _BOX}"
+        return Edge(path, words, x0 + 4, y0 - 4, lit)
+    x0, y0, x1 = x0 + _BOX / 2, y0 + _HIGH, x1 + _BOX / 2
+    if x1 == x0:
+        return Edge(f"M{x0},{y0}V{y1}", words, x0 + 4, y0 + 12, lit)
+    bend = y1 - 10
+    return Edge(f"M{x0},{y0}V{bend}H{x1}V{y1}", words, x0 + 4, y0 + 12, lit)
+
+
+def _end(start: tuple[int, int], target: str, answer: bool, lit: bool) -> tuple[Box, Edge]:
+    x, y = _corner(start)
+    meaning = "nothing fits" if target == NONE else WAYS.get(target, target)
+    name = "nothing fits" if target == NONE else target
+    if answer:
+        box = Box("end", name, meaning, x + _BOX + 26, y, _LEAF, lit)
+        return box, Edge(f"M{x + _BOX},{y + _HIGH / 2}H{x + _BOX + 26}", "yes", x + _BOX + 3, y + _HIGH / 2 - 4, lit)
+    box = Box("end", name, meaning, x + _BOX / 2 - 28, y + _TALL, _LEAF, lit)
+    return box, Edge(f"M{x + _BOX / 2},{y + _HIGH}V{y + _TALL}", "no", x + _BOX / 2 + 4, y + _HIGH + 12, lit)
