@@ -18,9 +18,11 @@ from advisor.memory.runtime import runtime_bytes, runtime_note
 from advisor.memory.single import HOST_PROCESS, is_hopper
 from advisor.memory.stretch import Life, Moment, Part, Stretched, parameters, stretch
 from advisor.memory.timeline import Parameter
+from advisor.memory.trace.types import AFTER
 from advisor.models.spec import ModelSpec
 
 SPILLED = ("cpu", "disk")
+HEADS = ("lm_head", "embed_out", "output_layer", "cls", "qa_outputs", "score")  # output heads by families' names
 
 
 def device_map_of(model: ModelSpec, machine: HardwareProfile, job: Job) -> dict[str, str]:
@@ -91,7 +93,7 @@ def budget_device_map(model: ModelSpec, machine: HardwareProfile, job: Job) -> B
         cards = sorted({home for home in homes.values() if home not in SPILLED}, key=int) or ["0"]
         found = []
         for card in cards:
-            part = _on_card(whole, params, homes, card, cards)
+            part = _on_card(whole, params, homes, head_device(placed, homes), card, cards)
             mine = tuple(param for param in params if homes[param.name] == card)
             buffers = trace.buffers if card == cards[0] else 0
             events = whole_step(part, mine, buffers, job, hopper=hopper).events
@@ -116,8 +118,16 @@ def budget_device_map(model: ModelSpec, machine: HardwareProfile, job: Job) -> B
     )
 
 
+def head_device(placed: Mapping[str, str], homes: Mapping[str, str]) -> str:
+    """Where logits and loss are made: with the output head, which lies with the embedding where the two are one."""
+    for name, device in placed.items():
+        if name.rpartition(".")[2] in HEADS:
+            return device
+    return list(homes.values())[-1]
+
+
 def _on_card(
-    whole: Stretched, params: tuple[Parameter, ...], homes: Mapping[str, str], card: str, cards: list[str]
+    whole: Stretched, params: tuple[Parameter, ...], homes: Mapping[str, str], head: str, card: str, cards: list[str]
 ) -> Stretched:
     """The step as ``card`` sees it: births of the segments that run there, deaths everywhere.
 
@@ -126,12 +136,14 @@ def _on_card(
     """
     by_layer = {param.layer: homes[param.name] for param in params if param.layer is not None}
     outside = [param for param in params if param.layer is None]
-    ends = {-1: outside[:1], -2: outside[-1:]}  # the embedding comes first, the head last
+    last = [param for param in outside if homes[param.name] == head][-1:]
     parts = []
     for number, part in enumerate(whole.parts):
         layer = part.segment.layer
-        owned = ends[layer] if layer < 0 else [param for param in params if param.layer == layer]
-        home = by_layer.get(layer, cards[0]) if layer >= 0 else homes[owned[0].name] if owned else cards[0]
+        # The embedding comes first and the head last; in the backward it is the other way round.
+        at_head = (layer == AFTER) != (part.segment.phase == "backward")
+        owned = [param for param in params if param.layer == layer] if layer >= 0 else last if at_head else outside[:1]
+        home = by_layer.get(layer, cards[0]) if layer >= 0 else head if at_head else homes[outside[0].name]
         if home in SPILLED and card == cards[0]:
             moved = Life(max((param.storage_bytes for param in owned), default=0), "buffers", -1 - number)
             moments = (Moment(-1, 1, moved, None), *part.moments, Moment(1 << 62, -1, moved, None))

@@ -9,7 +9,7 @@ with it (case B02).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -58,34 +58,32 @@ def place(model: ModelSpec, job: Job, rooms: Mapping[str, int], *, balance: bool
 
 def _plan(model: ModelSpec, job: Job, rooms: Mapping[str, int], balance: bool) -> dict[str, Any] | None:
     from accelerate.utils import infer_auto_device_map
-    from accelerate.utils.modeling import compute_module_sizes, get_max_layer_size
+    from accelerate.utils.modeling import compute_module_sizes
 
     made = _meta_model(model, job)
     blocks = list(made._no_split_modules or [])
     dtypes = _dtypes(made, job)
-    sizes = compute_module_sizes(made, special_dtypes=dtypes)
-    children = [*made.named_parameters(recurse=False), *made.named_children(), *made.named_buffers(recurse=False)]
-    largest, _ = get_max_layer_size(children, sizes, blocks)
 
-    def infer(caps: Mapping[str, int]) -> dict[str, int | str]:
-        memory: dict[int | str, int] = {int(name) if name.isdigit() else name: cap for name, cap in caps.items()}
-        if balance and 0 in memory:
-            memory[0] += largest  # accelerate keeps room on card 0 to bring a spilled layer back; nothing spills here
+    def infer(caps: Mapping[int | str, int]) -> dict[str, int | str]:
         with _unseen_cards():
             return dict(
                 infer_auto_device_map(
-                    made, max_memory=memory, no_split_module_classes=blocks, special_dtypes=dtypes, offload_buffers=True
+                    made,
+                    max_memory=dict(caps),
+                    no_split_module_classes=blocks,
+                    special_dtypes=dtypes,
+                    offload_buffers=True,
                 )
             )
 
-    caps = dict(rooms)
     if balance:
-        caps = {name: room for name, room in rooms.items() if name.isdigit()}
-        level = _level(infer, caps, sizes[""])
-        if level is None:
+        cards = {int(name): room for name, room in rooms.items() if name.isdigit()}
+        found = _balanced(infer, cards, compute_module_sizes(made, special_dtypes=dtypes)[""])
+        if found is None:
             return None
-        caps = {name: int(level * room) for name, room in caps.items()}
-    placed = infer(caps)
+        placed, caps = found
+    else:
+        placed, caps = infer({int(name) if name.isdigit() else name: room for name, room in rooms.items()}), dict(rooms)
     held = _held(made, placed, dtypes)
     head = made.get_output_embeddings()
     name = next((name for name, module in made.named_modules() if module is head), "") if head is not None else ""
@@ -97,23 +95,43 @@ def _plan(model: ModelSpec, job: Job, rooms: Mapping[str, int], balance: bool) -
     }
 
 
-def _level(infer: Any, caps: Mapping[str, int], total: int) -> float | None:
-    """The smallest share of every room that holds the whole model; None when even all of it does not."""
+def _balanced(
+    infer: Callable[[Mapping[int | str, int]], dict[str, int | str]], rooms: Mapping[int, int], total: int
+) -> tuple[dict[str, int | str], dict[str, int]] | None:
+    """The map whose cards are filled to the smallest share of their rooms, and its caps; None when they hold no map.
 
-    def holds(level: float) -> bool:
-        placed = infer({name: int(level * room) for name, room in caps.items()})
-        return all(isinstance(device, int) for device in placed.values())
+    accelerate keeps room on the first device to bring a spilled layer back. Nothing spills here, so a device without
+    room goes before the cards, and every card is filled to its own cap.
+    """
+    names = sorted(rooms)
 
-    if total > sum(caps.values()) or not holds(1.0):
+    def filled(level: float) -> tuple[dict[str, int | str], dict[str, int]] | None:
+        caps = {name: int(level * rooms[name]) for name in names}
+        try:
+            placed = infer({0: 0, **{place: caps[name] for place, name in enumerate(names, 1)}})
+        except (
+            IndexError
+        ):  # accelerate cannot split a head of which two parameters are tied (BERT's): it needs more room
+            return None
+        if not all(isinstance(device, int) for device in placed.values()):
+            return None
+        homes: dict[str, int | str] = {module: names[int(device) - 1] for module, device in placed.items()}
+        return homes, {str(name): cap for name, cap in caps.items()}
+
+    low = total / max(1, sum(rooms.values()))
+    if low > 1:
         return None
-    low, high = total / sum(caps.values()), 1.0
+    high, best = low, filled(low)
+    while best is None and high < 1:
+        low, high = high, min(1.0, 2 * high)
+        best = filled(high)
+    if best is None or low == high:
+        return best
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+        found = filled(middle)
+        low, high, best = (middle, high, best) if found is None else (low, middle, found)
+    return best
 
 
 def _meta_model(model: ModelSpec, job: Job) -> Any:
