@@ -97,7 +97,8 @@ def job_of(
         "load_dtype": load_dtype_of(precision, strategy, method),
         "micro_batch_size": micro,
         "sequence_length": work.sequence_length,
-        "max_new_tokens": 0 if training else work.max_new_tokens,
+        # An encoder answers in one pass.
+        "max_new_tokens": 0 if training or model.kind == "masked" else work.max_new_tokens,
         "gradient_checkpointing": training and work.gradient_checkpointing is not False,
         "gradient_accumulation_steps": steps,
         "optimizer": work.optimizer or OPTIMIZER,

@@ -30,9 +30,7 @@ def estimate(model: ModelSpec, machine: HardwareProfile, job: Job) -> Budget:
         return _device_map(machine, job, found)
     moments = list(_moments(job, found))
     phase, parts = max(moments, key=lambda moment: sum(moment[1].values()))
-    # cuBLAS takes its workspace at the first product of a thread; autograd has its own.
-    workspace = CUBLAS_WORKSPACE_HOPPER if is_hopper(machine) else CUBLAS_WORKSPACE
-    parts["temporary"] = parts.get("temporary", 0) + workspace * (2 if job.trains else 1)
+    parts["temporary"] = parts.get("temporary", 0) + _workspace(machine, job)
     gpu = _gpu(parts, parts["weights"], runtime_bytes(machine, job))
     phases: dict[str, int] = {}
     for name, alive in moments:
@@ -47,6 +45,11 @@ def estimate(model: ModelSpec, machine: HardwareProfile, job: Job) -> Budget:
         phases=phases,
         notes=("by formula: far from the card's limit",),
     )
+
+
+def _workspace(machine: HardwareProfile, job: Job) -> int:
+    """cuBLAS takes its workspace at the first product of a thread; autograd has its own."""
+    return (CUBLAS_WORKSPACE_HOPPER if is_hopper(machine) else CUBLAS_WORKSPACE) * (2 if job.trains else 1)
 
 
 def _gpu(parts: Mapping[Part, int], load: int, runtime: int) -> GpuBudget:
@@ -142,32 +145,29 @@ def _disk(job: Job, found: Outline) -> int:
 
 def _device_map(machine: HardwareProfile, job: Job, found: Outline) -> Budget:
     """Each card by the share of the layers that it holds."""
-    from advisor.memory.device_map import device_of
+    from advisor.memory.device_map import device_of, head_device
 
     assert isinstance(job.device_map, Mapping)
     placed = {name: str(device) for name, device in job.device_map.items()}
     homes = {p.name: device_of(p.name.removeprefix("base_model.model."), placed) for p in found.parameters}
-    held = states(job, found)[0] if job.trains else 0
+    held, temporary = states(job, found) if job.trains else (0, 0)
     layers = max(1, len({p.layer for p in found.parameters if p.layer is not None}))
-    outside = [p for p in found.parameters if p.layer is None]
-    head = homes[outside[-1].name] if outside else "0"
-    spread = max(0, found.live - found.inside - found.logits - found.cache)
-    runtime = runtime_bytes(machine, job)
+    first, head = next(iter(homes.values())), head_device(placed, homes)
+    workspace = _workspace(machine, job)
     gpus = []
     for card in sorted({home for home in homes.values() if home.isdigit()}, key=int):
         mine = [p for p in found.parameters if homes[p.name] == card]
         weights = sum(p.storage_bytes for p in mine)
         gradients = sum(p.numel * p.dtype_bytes for p in mine if p.trainable) if job.trains else 0
+        of_gradients = gradients / max(1, found.gradients)
         share = len({p.layer for p in mine if p.layer is not None}) / layers
-        parts: dict[Part, int] = {
-            "weights": weights + found.buffers,
-            "gradients": gradients,
-            "optimizer": held * gradients // max(1, found.gradients),
-            "activations": int(spread * share) + found.inside,
-            "logits": found.logits if card == head else 0,
-            "kv_cache": int(found.cache * share),
-        }
-        gpus.append(_gpu(parts, weights, runtime))
+        fixed: dict[Part, int] = {"weights": weights + found.buffers, "optimizer": int(held * of_gradients)}
+        turns = [_on_card(point, share, of_gradients, card == first, card == head) for point in found.points]
+        if job.trains:
+            turns.append({"gradients": gradients, "temporary": int(temporary * of_gradients)})
+        parts = fixed | max(turns, key=lambda turn: sum(turn.values()))
+        parts["temporary"] = parts.get("temporary", 0) + workspace
+        gpus.append(_gpu(parts, weights, runtime_bytes(machine, job)))
     spilled = {place: sum(p.storage_bytes for p in found.parameters if homes[p.name] == place)
                for place in ("cpu", "disk")}  # fmt: skip
     host = HOST_PROCESS + spilled["cpu"]
@@ -175,3 +175,17 @@ def _device_map(machine: HardwareProfile, job: Job, found: Outline) -> Budget:
         gpus=tuple(gpus), host_ram=host, host_ram_load=host, disk=spilled["disk"],
         peak_phase="backward" if job.trains else "prefill", notes=("by formula: far from the card's limit",),
     )  # fmt: skip
+
+
+def _on_card(point: Point, share: float, of_gradients: float, first: bool, head: bool) -> dict[Part, int]:
+    """A turn as one card sees it that holds ``share`` of the layers: what earlier turns left, by share, and what the
+    turn adds where it runs. Logits stay with the head; which end of the model a turn outside the layers belongs to is
+    told by them."""
+    here = share > 0 if point.inner else head if point.logits else first or head
+    left = max(0, point.live - point.inside - point.logits)
+    return {
+        "activations": int(left * share) + (max(0, point.inside - (0 if point.inner else point.logits)) if here else 0),
+        "logits": point.logits if head else 0,
+        "kv_cache": int(point.cache * share),
+        "gradients": int(point.gradients * of_gradients),
+    }

@@ -6,7 +6,7 @@ costs milliseconds at any depth. The search steers by it; what is decided near a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
@@ -122,12 +122,14 @@ def _points(trace: Trace) -> Iterator[Point]:
     depth = {stack.name: stack for stack in trace.stacks}
     live = gradients = cache = logits = 0
     parts = [part for part in stretch(short).parts if part.segment.phase != "load"]
+    repeated = _repeated(parts, depth)
     for _, micro_step in groupby(parts, key=lambda part: part.segment.step if part.segment.phase in _TRAINED else 0):
         # Of a micro step only its gradients outlive it: the loop drops the rest when it takes the next batch.
         live = logits = 0
         for key, group in groupby(micro_step, key=lambda part: _copy(part, depth)):
-            turns = [(part.segment.phase, _turn(part)) for part in group]
-            for _ in range(_times(key, depth)):
+            times = _times(key, depth)
+            turns = [(part.segment.phase, _turn(part, repeated if key[3] < 0 else {})) for part in group]
+            for _ in range(times):
                 for phase, turn in turns:
                     yield Point(
                         phase, live + turn.peak, gradients + turn.gradients, max(cache, cache + turn.cache),
@@ -171,12 +173,29 @@ class _Turn(NamedTuple):
     logits_peak: int
 
 
-def _turn(part: Part) -> _Turn:
+def _repeated(parts: list[Part], depth: dict[str, Stack]) -> dict[int, int]:
+    """How many births each life of a repeated turn stands for, by its key.
+
+    As many die with it outside the layers (autocast's copies of the weights, at the end of the forward). What dies in
+    a neighbouring layer is balanced by what dies in the repeated one.
+    """
+    found: dict[int, int] = {}
+    for part in parts:
+        times = _times(_copy(part, depth), depth)
+        if times > 1:
+            found |= {moment.life.key: times for moment in part.moments if moment.life and moment.kind > 0}
+    return found
+
+
+def _turn(part: Part, repeated: Mapping[int, int]) -> _Turn:
+    """What one turn brings and takes; the death of a life counts as often as ``repeated`` says, else once."""
     net = peak = gradients = cache = logits = logits_peak = 0
     for moment in part.moments:
         if moment.life is None:
             continue
         size = moment.kind * moment.life.size
+        if moment.kind < 0:
+            size *= repeated.get(moment.life.key, 1)
         if moment.life.part == "gradients":
             gradients += size
         elif moment.life.part == "kv_cache":

@@ -32,6 +32,7 @@ NEAR: Mapping[StrategyName, float] = {
     "single": 0.01, "device_map": 0.04, "tensor_parallel": 0.01, "ddp": 0.01, "zero2": 0.01, "zero3": 0.01,
 }  # fmt: skip
 _KEPT_OF_LAYER = 0.3
+NEAR_BYTES = 128 << 20  # what splitting costs small jobs
 MAX_REPLAYS = 60  # of a whole search
 # Leaner ways to fine-tune all weights, dearest first: (precision, optimizer). What each gives up is said by the plan.
 _LEANER: tuple[tuple[Precision, str], ...] = (
@@ -248,5 +249,8 @@ def _candidate(model: ModelSpec, machine: HardwareProfile, strategy: Strategy, j
 
 def _near(machine: HardwareProfile, job: Job, budget: Budget) -> bool:
     """Whether the estimate is too near a card's limit to decide."""
-    used = max(gpu.needed / room for gpu, room in zip(budget.gpus, machine.capacities, strict=False))
-    return abs(used - (1 - TYPICAL[job.strategy])) < NEAR[job.strategy]
+    limit = 1 - TYPICAL[job.strategy]
+    return any(
+        abs(gpu.needed - limit * room) < max(NEAR[job.strategy] * room, NEAR_BYTES)
+        for gpu, room in zip(budget.gpus, machine.capacities, strict=False)
+    )
