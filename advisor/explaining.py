@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +30,21 @@ def explain_code(code: str, rules_dir: Path | None = None) -> str:
         return explain_node(node, nodes)
     if code in WAYS:
         return _explain_way(code, nodes)
-    text = _lint(code.upper())
+    # The lint rules are many small modules: they are read only when the code is none of the tree's.
+    from advisor.check.codes import all_rules, explain
+
+    text = explain(code)
     if text is not None:
         return text
-    known = [*nodes, *_lint_codes(), *WAYS]
+    known = [*nodes, *all_rules(), *WAYS]
     near = difflib.get_close_matches(code.upper(), known, n=3, cutoff=0.5) or difflib.get_close_matches(
         code, known, n=3
     )
     raise InputError(
-        "explain", "is no code", found=code, expected=f"near: {', '.join(near)}" if near else "a code such as FIN030"
+        "explain",
+        "is no code",
+        found=code,
+        expected=f"near: {', '.join(near)}" if near else "a code such as FIN030 or ADV101",
     )
 
 
@@ -117,23 +122,3 @@ def _matches(label: str, asked: str) -> bool:
     strategy = stem.split("+")[0]
     way = stem.replace("+cpu-optimizer", "_cpu").replace("+", "_")
     return asked in (label, stem, strategy, way, f"{strategy}/{method}")
-
-
-def _lint_codes() -> list[str]:
-    """Codes of the lint rules, each a file of ``advisor/check``'s rules folder."""
-    rules = _lint_rules()
-    return list(rules.codes()) if rules is not None else []
-
-
-def _lint(code: str) -> str | None:
-    rules = _lint_rules()
-    if rules is None or code not in rules.codes():
-        return None
-    return str(rules.explain(code))
-
-
-def _lint_rules() -> Any:
-    """The room of the lint rules; None in an install without it."""
-    if importlib.util.find_spec("advisor.check.rules") is None:
-        return None
-    return importlib.import_module("advisor.check.rules")

@@ -40,7 +40,7 @@ def _options(
 def _register() -> None:
     import importlib
 
-    for name in ("recommend", "explain", "compare", "apply", "report", "probe", "validate", "models"):
+    for name in ("recommend", "explain", "compare", "apply", "report", "check", "probe", "validate", "models"):
         module = importlib.import_module(f"advisor.cli.{name}")
         app.command(name)(getattr(module, name))
 

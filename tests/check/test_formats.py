@@ -198,7 +198,7 @@ def test_terminal_has_colour(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_fixable_is_said() -> None:
-    edit = Edit(path="train.py", line=1, column=1, end_line=1, end_column=2, text="")
+    edit = Edit(path="train.py", start=0, end=1, text="")
     checked = Checked(findings=(finding(edits=(edit,)),), files=1)
     assert json.loads(render(checked, "json"))["findings"][0]["fixable"] is True
     assert "1 can be fixed with --fix" in render(checked, "text")

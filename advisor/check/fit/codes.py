@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.check.types import Finding, Severity
+from advisor.errors import InputError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,10 +24,13 @@ class FitRule:
     def finding(
         self, path: str, line: int, message: str, fix: str | None = None, severity: Severity | None = None
     ) -> Finding:
-        """A finding of this code; ``path`` is empty and ``line`` 0 for a question that no file holds."""
+        """A finding of this code; ``path`` is empty and ``line`` 0 for a question that no file holds.
+
+        ``fix`` is the rule's own unless another is given; an empty one means that there is nothing to do.
+        """
         return Finding(
             code=self.code, severity=severity or self.severity, path=path, line=line, column=1 if line else 0,
-            message=message, fix=self.fix if fix is None else fix, edits=(),
+            message=message, fix=(self.fix if fix is None else fix) or None, edits=(),
         )  # fmt: skip
 
 
@@ -36,6 +40,15 @@ class PlanFile:
 
     path: Path
     text: str
+
+    @classmethod
+    def read(cls, path: Path) -> PlanFile:
+        """The file's text; what it says is for ``read_plan`` to judge. Raises InputError when it cannot be read."""
+        try:
+            return cls(path, path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+            raise InputError(str(path), f"cannot be read ({reason})", expected="a plan.json") from error
 
     def line(self, key: str) -> int:
         """The line of the first ``"key":``, counted from 1; 1 when there is none."""

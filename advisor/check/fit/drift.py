@@ -101,7 +101,7 @@ def hardware(file: PlanFile, plan: Plan, machine: HardwareProfile) -> Iterator[F
     """A profile of the plan's machine that says other things now; another machine is said, and fails nothing."""
     if machine.name != plan.hardware.name:
         text = f"the plan was made for {plan.hardware.name}; checked against {machine.name}"
-        yield HARDWARE_CHANGED.finding(str(file.path), file.line("hardware"), text, severity="info")
+        yield HARDWARE_CHANGED.finding(str(file.path), file.line("hardware"), text, fix="", severity="info")
         return
     then, now = _facts(plan.hardware), _facts(machine)
     changed = [

@@ -14,9 +14,10 @@ def counted(checked: Checked) -> str:
         for name in SEVERITIES
         if (number := checked.count(name))
     ]
-    files = f"{checked.files} file{'s' if checked.files != 1 else ''}"
     found = " and ".join(", ".join(parts).rsplit(", ", 1)) if parts else "nothing found"
-    return f"{found} in {files}"
+    if not checked.files and (checked.findings or checked.fits):
+        return found  # a plan or job alone was checked
+    return f"{found} in {checked.files} file{'s' if checked.files != 1 else ''}"
 
 
 def shown_path(path: str) -> str:
