@@ -31,7 +31,7 @@ try:
     app(["check", sys.argv[1], "--format", "json", "--exit-zero"], standalone_mode=False)
 except SystemExit as end:
     code = int(end.code or 0)
-heavy = [name for name in ("torch", "transformers", "accelerate", "deepspeed", "pydantic") if name in sys.modules]
+heavy = [name for name in ("torch", "transformers", "accelerate", "deepspeed", "numpy") if name in sys.modules]
 sys.stderr.write("imported: " + (", ".join(heavy) or "none of the heavy libraries"))
 sys.exit(code)
 """

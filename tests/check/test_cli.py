@@ -1,0 +1,218 @@
+"""``advisor check`` as people and CI call it: exit codes, bad input, formats and files, fixes, and what is not imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from advisor.check.codes import all_rules
+from advisor.cli import app
+from advisor.errors import AdvisorError
+
+ROOT = Path(__file__).parents[2]
+GOOD = "import torch\n\nprint(torch.__version__)\n"
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["check", *map(str, arguments)])
+
+
+def failed(*arguments: str | Path) -> str:
+    """The sentence of a run that ends with exit code 2."""
+    result = run(*arguments)
+    assert isinstance(result.exception, AdvisorError), result.output
+    assert result.exception.exit_code == 2
+    return str(result.exception)
+
+
+def process(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The installed command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "advisor", "check", *arguments],
+        cwd=cwd, env=os.environ | environment, capture_output=True, text=True, timeout=60, check=False,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository of its own with one right script, as the current folder."""
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "train.py").write_text(GOOD)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_clean_is_zero(folder: Path) -> None:
+    for arguments in ((), (".",), ("train.py",), (folder,)):
+        result = run(*arguments)
+        assert result.exit_code == 0 and result.stdout.startswith("nothing found in")
+
+
+def test_an_empty_folder_is_clean(folder: Path) -> None:
+    (folder / "train.py").unlink()
+    assert run().stdout == "nothing found in 0 files.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["gone.py"], "gone.py: cannot be checked (No such file or directory)"),
+        (["--select", "ADV9O1"], "--select: is no code, found 'ADV9O1'; expected near: ADV9"),
+        (["--ignore", "ADV901,XYZ"], "--ignore: is no code, found 'XYZ'"),
+        (["--format", "xml"], "--format: is not known, found 'xml'; expected one of text, json, sarif, junit, github"),
+        (["--yes"], "--yes: answers what --fix asks"),
+        (["--fix", "--diff"], "--diff: writes nothing and --fix writes"),
+        (["--fix"], "--fix: asks before it writes, and nobody is there to answer"),
+        (["--min-headroom", "lots"], "--min-headroom: is no share of memory, found 'lots'"),
+        (["--plan", "gone.json"], "gone.json: cannot be read (No such file or directory)"),
+        (["--plan", "train.py"], "train.py: is not valid JSON"),
+        (["--model", "openai-community/gpt2"], "--task: is missing"),
+        (["--task", "inference"], "--model: is missing"),
+        (["--seq-len", "12"], "--model: is missing"),
+        (["--model", "openai-community/gpt2", "--task", "inference"], "--hardware: is missing; expected the machine"),
+        (["--hardware", "h2000"], "--hardware: is no profile and no file, found 'h2000'"),
+        (["--output", "train.py/report.json"], "train.py/report.json: cannot be written"),
+    ],
+)
+def test_bad_input_is_two_and_one_sentence(folder: Path, arguments: list[str], said: str) -> None:
+    sentence = failed(*arguments)
+    assert said in sentence and "\n" not in sentence
+
+
+def test_a_wrong_setting_is_two(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("[tool.advisor.check]\nselect = ['ADV9', 'NOPE']\n")
+    assert "pyproject.toml: select: is no code, found 'NOPE'" in failed(".")
+    (folder / "pyproject.toml").write_text("[tool.advisor.check.per-file-ignores]\n'*.py' = ['NOPE']\n")
+    assert "per-file-ignores.\"*.py\": is no code, found 'NOPE'" in failed(".")
+    (folder / "pyproject.toml").write_text("[tool.advisor.check]\nhardwear = 'h200'\n")
+    assert "expected hardware?" in failed(".")
+
+
+def test_linting_imports_nothing_heavy_and_opens_no_socket(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("[tool.advisor]\nselect = ['ADV']\n")
+    script = """
+import socket, sys
+def refuse(*args, **kwargs): raise AssertionError("a socket")
+socket.socket.connect = refuse
+from advisor.cli import app
+app(["check", ".", "--strict", *sys.argv[1:]], standalone_mode=False)
+heavy = {"torch", "transformers", "accelerate", "deepspeed", "peft", "numpy", "huggingface_hub"}
+print("heavy:", sorted(heavy & set(sys.modules)))
+"""
+    for form in ("text", "json", "sarif", "junit", "github"):
+        done = subprocess.run(
+            [sys.executable, "-c", script, "--format", form, "--exit-zero"],
+            cwd=folder, capture_output=True, text=True, timeout=60, check=True,
+        )  # fmt: skip
+        assert done.stdout.endswith("heavy: []\n")
+
+
+def test_the_action_installs_what_linting_imports(folder: Path) -> None:
+    """What the action installs without torch is enough: no other distribution is imported by a lint run."""
+    script = """
+import importlib.metadata, json, sys
+from advisor.cli import app
+for form in ("text", "json", "sarif", "junit", "github"):
+    app(["check", ".", "--format", form, "--output", f"out.{form}"], standalone_mode=False)
+owners = importlib.metadata.packages_distributions()
+tops = {name.split(".")[0] for name in sys.modules}
+print(json.dumps(sorted({dist.lower() for top in tops for dist in owners.get(top, [])} - {"advisor"})))
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True)
+    imported = set(json.loads(done.stdout.splitlines()[-1]))
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    install = next(step["run"] for step in action["runs"]["steps"] if step.get("name") == "Install advisor")
+    light = next(line for line in install.splitlines() if "libcst" in line)
+    named = {word.lower() for word in light.split("--quiet")[1].split()}
+    assert imported - _required(named) == set(), "the action's light install lacks these"
+
+
+def _required(names: set[str]) -> set[str]:
+    """``names`` with what they depend on, by the installed metadata; start-up hooks of this environment count as there."""
+    import importlib.metadata
+    import re
+
+    found: set[str] = set()
+    todo = {*names, "setuptools"}
+    while todo:
+        name = todo.pop()
+        if name in found:
+            continue
+        found.add(name)
+        try:
+            needs = importlib.metadata.requires(name) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        todo |= {re.split(r"[\s;<>=!~\[(]", need)[0].lower() for need in needs if "extra ==" not in need}
+    return found | {name.replace("-", "_") for name in found}
+
+
+def test_the_actions_script_runs_with_names_that_would_break_a_shell(folder: Path) -> None:
+    """The action's own step, run by bash with inputs as variables."""
+    odd = folder / "a b; touch hacked $(touch hacked)"
+    odd.mkdir()
+    (odd / "-x.py").write_text(GOOD)
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    step = next(step for step in action["runs"]["steps"] if step.get("name") == "Check")
+    assert "${{" not in step["run"], "inputs reach the script as variables, never as its text"
+    inputs = {name: spec.get("default", "") for name, spec in action["inputs"].items()}
+    inputs |= {"paths": f"{odd.name}\ntrain.py\n", "sarif": "out/advisor.sarif", "ignore": "ADV9", "strict": "true"}
+    variables = {name: inputs[text.split("inputs.")[1].split(" ")[0]] for name, text in step["env"].items()}
+    scripts = Path(sys.executable).parent
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+        cwd=folder, env=os.environ | variables | {"PATH": f"{scripts}:{os.environ['PATH']}"},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    log = json.loads((folder / "out" / "advisor.sarif").read_text())
+    assert log["runs"][0]["results"] == []
+    assert not (folder / "hacked").exists()
+
+
+def test_the_hooks_start_a_command_that_is_there() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert {hook["id"] for hook in hooks} == {"advisor-check", "advisor-check-system"}
+    for hook in hooks:
+        assert hook["entry"] == "advisor check"
+        assert hook["pass_filenames"] is False  # findings lie in how files combine
+        assert {"name", "language", "types_or"} <= set(hook)
+
+
+def test_reports_go_to_a_file_whole_and_stdout_stays_empty(folder: Path) -> None:
+    done = process("--format", "sarif", "--output", "deep/er/report.sarif", cwd=folder)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "written to deep/er/report.sarif" in done.stderr
+    assert json.loads((folder / "deep/er/report.sarif").read_text())["version"] == "2.1.0"
+
+
+def test_stdout_is_the_report_alone(folder: Path) -> None:
+    done = process("--json", cwd=folder)
+    assert json.loads(done.stdout)["summary"]["failed"] is False
+    assert done.stderr == ""
+
+
+def test_explain_knows_every_code() -> None:
+    for code in all_rules():
+        result = CliRunner().invoke(app, ["explain", code.lower()])
+        assert result.exit_code == 0 and result.stdout.startswith(f"{code}  "), code
+        assert "why " in result.stdout and "fix " in result.stdout and "since " in result.stdout
+    result = CliRunner().invoke(app, ["explain", "ADV9O1"])
+    assert "near: ADV9" in str(result.exception)
+
+
+def test_explaining_imports_nothing_heavy() -> None:
+    script = (
+        "import sys; from advisor.cli import app; app(['explain', 'ADV901'], standalone_mode=False);"
+        "print(sorted({'torch', 'transformers', 'libcst', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
