@@ -42,7 +42,7 @@ def parse_size(text: str) -> int:
 
 
 def format_bytes(amount: int | None) -> str:
-    """``"22.1 GiB"``; smaller amounts in MiB; ``"unknown"`` for None."""
+    """``"22.1 GiB"``; smaller amounts in MiB or KiB; ``"unknown"`` for None."""
     if amount is None:
         return "unknown"
     sign, amount = ("-", -amount) if amount < 0 else ("", amount)
@@ -50,7 +50,7 @@ def format_bytes(amount: int | None) -> str:
         return f"{sign}{amount / GIB:.1f} GiB"
     if amount >= MIB:
         return f"{sign}{amount / MIB:.0f} MiB"
-    return f"{sign}{amount} B"
+    return f"{sign}{amount / KIB:.0f} KiB" if amount >= KIB else f"{sign}{amount} B"
 
 
 def format_rate(rate: float | None) -> str:

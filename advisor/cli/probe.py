@@ -45,11 +45,8 @@ def probe(
     # The driver takes its time: it is asked now, while the modules below load.
     here = None if replay or hostfile or merge else live()
 
-    from rich.console import Console
-
     from advisor.hardware.merge import join, probe_hosts, read_hostfile, read_merged
     from advisor.hardware.probe import probe as read
-    from advisor.report import machine as report
 
     recorder = Recorder(here) if here and record else None
     if hostfile:
@@ -61,7 +58,9 @@ def probe(
     if recorder and record:
         recorder.save(record, "made by advisor probe --record on the machine itself")
     if measure:
-        machine = report.measured(machine, Console(stderr=True))
+        from advisor.report.machine import measured
+
+        machine = measured(machine)
     # Tasks of one srun share their output: one line each stays whole.
     text = machine.model_dump_json(indent=None if "SLURM_PROCID" in os.environ else 2, exclude_none=True)
     if save:
@@ -71,4 +70,6 @@ def probe(
     if json_output:
         typer.echo(text)
     else:
-        report.show(machine, Console(width=None if Console().is_terminal else 120))
+        from advisor.report.machine import show
+
+        show(machine)

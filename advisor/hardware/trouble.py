@@ -31,7 +31,7 @@ def _cards(machine: HardwareProfile) -> Iterator[str]:
     cards, links, driver = machine.cards, machine.links, machine.software.driver
     if machine.mixed:
         yield "cards differ: work that is spread evenly waits for the slowest and fits only the smallest"
-    if any(not card.has_bf16 for card in cards):
+    if any(card.vendor == "nvidia" and not card.has_bf16 for card in cards):
         yield "bf16 needs compute capability 8.0: plans use fp16 here"
     if any(card.unified_memory for card in cards):
         yield "GPU and host share one pool of memory: there is no CPU tier to offload to"

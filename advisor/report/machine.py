@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor.hardware.profile import GpuProcess, HardwareProfile
 from advisor.hardware.trouble import described
 from advisor.units import format_bytes, format_rate
 
-if TYPE_CHECKING:
+WIDTH = 120  # columns when the output is no terminal
+
+
+def measured(machine: HardwareProfile) -> HardwareProfile:
+    """The machine with measured rates, a bar on stderr meanwhile."""
     from rich.console import Console
-
-
-def measured(machine: HardwareProfile, messages: Console) -> HardwareProfile:
-    """The machine with measured rates, a bar on ``messages`` meanwhile."""
     from rich.progress import Progress
 
     from advisor.hardware.measure import measure, with_measured
 
+    messages = Console(stderr=True)
     with Progress(console=messages, disable=not messages.is_terminal) as bar:
         task = bar.add_task("measuring", total=None)
         found, notes = measure(
@@ -30,10 +30,15 @@ def measured(machine: HardwareProfile, messages: Console) -> HardwareProfile:
     return with_measured(machine, found, notes)
 
 
-def show(machine: HardwareProfile, console: Console) -> None:
+def show(machine: HardwareProfile) -> None:
     """Tables of cards, of host, links and software, of rates nominal and measured, then the warnings."""
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDTH)
 
     if machine.cards:
         cards = Table("GPU", "name", "total", "free", "capability", "PCIe", "ECC", "held by", title=machine.name)
