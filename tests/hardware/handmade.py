@@ -83,7 +83,8 @@ RECORDS: dict[str, Replay] = {
         more={"displays": [gpu(f"0000:{index:02x}:00.0") for index in range(8)]},
     ),
     "driver-library-mismatch": readings(
-        error="Driver/library version mismatch", torch_version_file=TORCH_13, files={"/proc/driver/nvidia/version": "NVRM version: 570.86"},
+        error="Driver/library version mismatch", torch_version_file=TORCH_13,
+        files={"/proc/driver/nvidia/version": "NVRM version: 570.86"},
         more={
             "displays": [gpu("0000:01:00.0")], "packages": {"torch": "2.11.0"},
             "torch": {"hip": None, "cards": [card(name="NVIDIA A100-SXM4-80GB", capability="8.0", total=81920 << 20)]},
@@ -100,7 +101,8 @@ RECORDS: dict[str, Replay] = {
     ),
     "gb10-unified": readings((card(name="NVIDIA GB10", capability="12.1", memory=None),), available=110 * GIB),
     "jetson-no-nvml": readings(
-        error="NVML Shared Library Not Found", torch_version_file=TORCH_13, files={"/etc/nv_tegra_release": "# R36 (release)"}, available=50 * GIB,
+        error="NVML Shared Library Not Found", torch_version_file=TORCH_13,
+        files={"/etc/nv_tegra_release": "# R36 (release)"}, available=50 * GIB,
         more={"packages": {"torch": "2.8.0"},
               "torch": {"hip": None, "cards": [card(name="Orin", capability="8.7", integrated=True)]}},
     ),
