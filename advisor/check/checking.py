@@ -65,8 +65,7 @@ def check(request: Request) -> Checked:
         files = report.files
     fits: list[Fit] = []
     if asks_fit:
-        with redirect_stdout(sys.stderr):  # libraries greet on stdout when imported; a report must stay alone there
-            fits = list(_fits(request, settings, hardware))
+        fits = _fit(request, settings, hardware)
         findings += [finding for fit in fits for finding in fit.findings if finding.code in wanted]
         doubts += [doubt for fit in fits for doubt in fit.doubts if doubt.code in wanted]
     return Checked(
@@ -130,6 +129,18 @@ def _lint_hardware(request: Request, hardware: str) -> Hardware:
     return Hardware(
         name=target.name, compute_capability=min(capabilities) if known else None, gpus=target.gpu_count or None
     )
+
+
+def _fit(request: Request, settings: Configured, hardware: str | None) -> list[Fit]:
+    """The fit half. Raises InputError where only what linting needs is installed."""
+    try:
+        with redirect_stdout(sys.stderr):  # libraries greet on stdout when imported; a report must stay alone there
+            return list(_fits(request, settings, hardware))
+    except ModuleNotFoundError as error:
+        flag = "--plan" if request.plan is not None else "--model"
+        raise InputError(
+            flag, f"needs {error.name}, which is not installed", expected="advisor with all it asks for"
+        ) from error
 
 
 def _fits(request: Request, settings: Configured, hardware: str | None) -> Iterator[Fit]:
