@@ -23,7 +23,9 @@ def describe_machine(machine: HardwareProfile) -> str:
     link = (
         f", {machine.links.gpu_to_gpu_kind} {format_rate(machine.links.gpu_to_gpu)}" if machine.links.gpu_to_gpu else ""
     )
-    return f"{machine.name}: {nodes}{cards}{link}, host RAM {format_bytes(host)}"
+    # Where speeds come from: what was measured on the machine goes before what its maker states.
+    rates = f", rates measured on {machine.measured.date}" if machine.measured else ""
+    return f"{machine.name}: {nodes}{cards}{link}, host RAM {format_bytes(host)}{rates}"
 
 
 def describe_job(job: Job) -> str:
