@@ -86,5 +86,13 @@ def _sizes(now: int, most: int | None, guessed: Sequence[int], limit: int) -> li
     slope = (twice - once) / now
     meets = now + (limit - once) / slope if slope > 0 else float(_REACH * now)
     far = max(now + 1, min(int(meets * 1.15) + 1, 64 * now))
-    sizes = {max(1, now // 2), now, (now + far) // 2, far}
-    return sorted({size if most is None else min(size, most) for size in sizes})
+    sizes = {max(1, now // 2), now, _round((now + far) // 2), _round(far)}
+    sizes = {size if most is None else min(size, most) for size in sizes}
+    # A point that would lie on top of the job's own says nothing more.
+    apart = (max(sizes) - min(sizes)) // 8
+    return sorted(size for size in sizes if size == now or abs(size - now) > apart)
+
+
+def _round(size: int) -> int:
+    """Lengths in whole steps of 256 tokens, as people choose them."""
+    return size if size < 1024 else -(-size // 256) * 256

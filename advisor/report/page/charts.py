@@ -44,7 +44,10 @@ class Chart:
         card = format_bytes(self.limit)
         if self.meets is None:
             return f"Within the card's {card} over the whole range drawn."
-        return f"Meets the card's {card} at about {self.meets:,}."
+        if self.meets < self.dots[0].size:
+            return f"Over the card's {card} over the whole range drawn."
+        most = f"{self.meets:,}" if self.meets < 100 else f"about {float(f'{self.meets:.3g}'):,.0f}"
+        return f"Within the card's {card} up to {most}."
 
 
 def chart(curve: Curve) -> Chart:
@@ -89,7 +92,9 @@ def _ticks(top: float) -> Iterator[float]:
 
 
 def _meets(curve: Curve) -> int | None:
-    """The largest size on the line within the limit, between two predicted points; None when they do not cross."""
+    """The largest size within the limit, on the line between predicted points; None when all are, 0 when none is."""
+    if all(amount > curve.limit for _, amount in curve.points):
+        return 0
     for (size, amount), (after, then) in zip(curve.points, curve.points[1:], strict=False):
         if amount <= curve.limit < then:
             return int(size + (curve.limit - amount) / (then - amount) * (after - size))

@@ -15,11 +15,12 @@ _MANY = 12  # devices beyond this are drawn as one row
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One module on one device: ``share`` of it lies there (0 nothing, 1 all)."""
+    """One module on one device: ``share`` of it lies there (0 nothing, 1 all), from ``start`` of it on."""
 
     module: str
     share: float
     words: str
+    start: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +55,17 @@ def strip(answer: Answer, step: PlanStep) -> Strip:
             else f"Every layer is split: each of {job.gpus} GPUs holds and computes 1/{job.gpus} of it."
         )
     places = [("parameters", job.offload_param), ("optimizer states", job.offload_optimizer)]
-    sentence += "".join(f" Between uses {what} lie {_place(where)}." for what, where in places if where)
+    sentence += "".join(f" Between uses, {what} lie {_place(where)}." for what, where in places if where)
     if job.offload_param:
         names = ["host RAM" if job.offload_param == "cpu" else "NVMe"]
         share = 1.0
     words = "whole" if share == 1 else f"1/{job.gpus} of it"
-    row = tuple(Cell(module, share, words) for module in modules)
-    return Strip(sentence, modules, tuple((name, row) for name in names), tuple((name, words) for name in names))
+    starts = [index * share if share < 1 and len(names) > 1 else 0.0 for index in range(len(names))]
+    rows = tuple(
+        (name, tuple(Cell(module, share, words, start) for module in modules))
+        for name, start in zip(names, starts, strict=True)
+    )
+    return Strip(sentence, modules, rows, tuple((name, words) for name in names))
 
 
 def _place(where: str) -> str:

@@ -1,4 +1,7 @@
-"""The decision tree as a drawing: questions downwards, "yes" to the right, the branch that was taken lit."""
+"""The decision tree as a drawing: on to the next question downwards, ends to the right, the branch that was taken lit.
+
+"no" goes down and "yes" to the right, unless "no" is an end and "yes" goes on: then they change places.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ from advisor.decide.rules import Tree
 from advisor.errors import InputError
 from advisor.plan import TraceStep
 
-_WIDE, _TALL = 232, 58  # a column and a row, in the drawing's units
+_WIDE, _TALL = 268, 58  # a column and a row, in the drawing's units
 _BOX, _HIGH = 84, 28
-_LEAF = 112
+_LEAF = 132
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +79,13 @@ def drawing(task: str, trace: tuple[TraceStep, ...]) -> Drawing | None:
     ]
     edges: list[Edge] = []
     for code, node in tree.nodes.items():
+        down = _down(tree, code)
         for answer, target in ((True, node.yes), (False, node.no)):
             taken = (code, answer) in lit
             if target in tree.nodes:
-                edges.append(_edge(places[code], places[target], answer, taken))
+                edges.append(_edge(places[code], places[target], answer, answer == down, taken))
             else:
-                box, edge = _end(places[code], target, answer, taken)
+                box, edge = _end(places[code], target, answer, answer == down, taken)
                 boxes.append(box)
                 edges.append(edge)
     # What is lit is drawn last, over the rest.
@@ -89,6 +93,12 @@ def drawing(task: str, trace: tuple[TraceStep, ...]) -> Drawing | None:
     width = max(box.x + box.width for box in boxes) + 8
     height = max(box.y + box.height for box in boxes) + 8
     return Drawing(width, height, tuple(boxes), tuple(edges), tree.name)
+
+
+def _down(tree: Tree, code: str) -> bool:
+    """The answer whose line goes down."""
+    node = tree.nodes[code]
+    return node.no not in tree.nodes and node.yes in tree.nodes
 
 
 def _places(tree: Tree) -> dict[str, tuple[int, int]]:
@@ -104,13 +114,16 @@ def _places(tree: Tree) -> dict[str, tuple[int, int]]:
     def visit(code: str, column: int) -> None:
         if code not in tree.nodes or code in places:
             return
-        row = depth.get(code, 0)
-        while (column, row) in taken:
+        row, node, down = depth.get(code, 0), tree.nodes[code], _down(tree, code)
+        below, aside = (node.yes, node.no) if down else (node.no, node.yes)
+        # An end below its question takes a place as a question does.
+        own = {row} if below in tree.nodes else {row, row + 1}
+        while any((column, line) in taken for line in own):
             column += 1
         places[code] = (column, row)
-        taken.add((column, row))
-        visit(tree.nodes[code].no, column)
-        visit(tree.nodes[code].yes, column + 1)
+        taken.update((column, line) for line in own)
+        visit(below, column)
+        visit(aside, column + 1)
 
     visit(tree.root.code, 0)
     return places
@@ -136,11 +149,11 @@ def _corner(place: tuple[int, int]) -> tuple[float, float]:
     return 8 + place[0] * _WIDE, 8 + place[1] * _TALL
 
 
-def _edge(start: tuple[int, int], end: tuple[int, int], answer: bool, lit: bool) -> Edge:
+def _edge(start: tuple[int, int], end: tuple[int, int], answer: bool, down: bool, lit: bool) -> Edge:
     x0, y0 = _corner(start)
     x1, y1 = _corner(end)
     words = "yes" if answer else "no"
-    if answer:
+    if not down:
         x0, y0 = x0 + _BOX, y0 + _HIGH / 2
         if x1 > x0:
             x1 += _BOX / 2
@@ -155,12 +168,12 @@ def _edge(start: tuple[int, int], end: tuple[int, int], answer: bool, lit: bool)
     return Edge(f"M{x0},{y0}V{bend}H{x1}V{y1}", words, x0 + 4, y0 + 12, lit)
 
 
-def _end(start: tuple[int, int], target: str, answer: bool, lit: bool) -> tuple[Box, Edge]:
+def _end(start: tuple[int, int], target: str, answer: bool, down: bool, lit: bool) -> tuple[Box, Edge]:
     x, y = _corner(start)
     meaning = "nothing fits" if target == NONE else WAYS.get(target, target)
-    name = "nothing fits" if target == NONE else target
-    if answer:
+    name, words = "nothing fits" if target == NONE else target, "yes" if answer else "no"
+    if not down:
         box = Box("end", name, meaning, x + _BOX + 26, y, _LEAF, lit)
-        return box, Edge(f"M{x + _BOX},{y + _HIGH / 2}H{x + _BOX + 26}", "yes", x + _BOX + 3, y + _HIGH / 2 - 4, lit)
+        return box, Edge(f"M{x + _BOX},{y + _HIGH / 2}H{x + _BOX + 26}", words, x + _BOX + 3, y + _HIGH / 2 - 4, lit)
     box = Box("end", name, meaning, x + _BOX / 2 - 28, y + _TALL, _LEAF, lit)
-    return box, Edge(f"M{x + _BOX / 2},{y + _HIGH}V{y + _TALL}", "no", x + _BOX / 2 + 4, y + _HIGH + 12, lit)
+    return box, Edge(f"M{x + _BOX / 2},{y + _HIGH}V{y + _TALL}", words, x + _BOX / 2 + 4, y + _HIGH + 12, lit)
