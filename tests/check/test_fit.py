@@ -81,7 +81,7 @@ def test_does_not_fit_on_a_smaller_card(checked: Callable[..., Fit]) -> None:
         value["steps"][0]["job"] |= {"micro_batch_size": 512, "gradient_checkpointing": False}
 
     fit = checked(large)
-    assert codes(fit) == [("ADV901", "error")]
+    assert codes(fit) == [("ADV901", "error"), ("ADV914", "warning")]
     assert "GiB of the card" in fit.findings[0].message
     assert fit.sentences == ()
 
@@ -139,9 +139,11 @@ def test_the_targets_own_versions_count_before_the_runners(plan: dict[str, Any],
 
 
 def test_a_config_that_changed_names_keys_and_values(checked: Callable[..., Fit]) -> None:
-    fit = checked(lambda value: value["model"]["config"].update(n_positions=999))
+    fit = checked(lambda value: value["model"]["config"].update(n_layer=6))
+    # What would run is the model as it is now, with twice the layers: its budget is the one that counts.
     assert codes(fit) == [("ADV912", "warning")]
-    assert "n_positions 999 -> 1024" in fit.findings[0].message
+    assert "n_layer 6 -> 12" in fit.findings[0].message
+    assert fit.sentences == checked().sentences
 
 
 def test_who_wrote_a_config_is_no_change(checked: Callable[..., Fit]) -> None:
@@ -212,7 +214,8 @@ def test_a_question_that_nothing_answers_names_what_is_missing() -> None:
 
 def test_lines_are_those_of_the_file() -> None:
     file = PlanFile(Path("plan.json"), '{\n  "a": 1,\n  "software": {}\n}')
-    assert (file.line("software"), file.line("nothing")) == (3, 1)
+    assert (file.line("software"), file.line("nothing"), file.line("software", 1)) == (3, 1, 1)
+    assert PlanFile(Path("plan.json"), '"a": 1\n"a": 2').line("a", 1) == 2
 
 
 def test_codes_have_all_their_words() -> None:

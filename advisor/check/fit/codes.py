@@ -50,10 +50,14 @@ class PlanFile:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
             raise InputError(str(path), f"cannot be read ({reason})", expected="a plan.json") from error
 
-    def line(self, key: str) -> int:
-        """The line of the first ``"key":``, counted from 1; 1 when there is none."""
-        at = self.text.find(f'"{key}":')
-        return self.text.count("\n", 0, at) + 1 if at >= 0 else 1
+    def line(self, key: str, occurrence: int = 0) -> int:
+        """The line of ``"key":``, counted from 1, of its ``occurrence``-th from the top; 1 when there is none."""
+        at = -1
+        for _ in range(occurrence + 1):
+            at = self.text.find(f'"{key}":', at + 1)
+            if at < 0:
+                return 1
+        return self.text.count("\n", 0, at) + 1
 
 
 DOES_NOT_FIT = FitRule(

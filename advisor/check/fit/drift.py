@@ -63,26 +63,31 @@ def software(file: PlanFile, plan: Plan, target: HardwareProfile | None) -> Iter
         )  # fmt: skip
 
 
-def doubts(file: PlanFile, plan: Plan, target: HardwareProfile | None) -> Iterator[Doubt]:
+def doubts(file: PlanFile, plan: Plan, target: HardwareProfile | None, now: ModelSpec | InputError) -> Iterator[Doubt]:
     """What of the drift cannot be told: packages that are nowhere, and a model that is not on this machine."""
     versions, where = _versions(plan, target)
     missing = [name for name in sorted(plan.software) if name not in versions]
     if missing:
         text = f"whether {', '.join(missing)} changed since the plan was made: not installed {where}"
         yield Doubt(code=VERSIONS_CHANGED.code, path=str(file.path), line=file.line("software"), message=text)
-    try:
-        _model_now(plan)
-    except InputError as error:
-        text = f"whether the model changed since the plan was made ({error})"
+    if isinstance(now, InputError):
+        text = f"whether the model changed since the plan was made ({now})"
         yield Doubt(code=CONFIG_CHANGED.code, path=str(file.path), line=file.line("model"), message=text)
 
 
-def model(file: PlanFile, plan: Plan) -> Iterator[Finding]:
-    """A config.json (read from disk, the catalogue or the Hugging Face cache, never fetched) that is another now."""
+def model_now(plan: Plan) -> ModelSpec | InputError:
+    """The plan's model as disk, catalogue or Hugging Face cache have it now, never fetched; or why there is none."""
+    from advisor.models.resolve import resolve
+
+    name = plan.model.path if plan.model.source == "local" and plan.model.path else plan.model.loader_repo
     try:
-        now = _model_now(plan)
-    except InputError:
-        return  # said by ``doubts``
+        return resolve(name, trust_remote_code=plan.model.trust_remote_code)
+    except InputError as error:
+        return error
+
+
+def model(file: PlanFile, plan: Plan, now: ModelSpec) -> Iterator[Finding]:
+    """A config.json that is another now."""
     then = plan.model.config
     changed: list[tuple[str, object, object]] = [
         (key, then.get(key, _MISSING), now.config.get(key, _MISSING))
@@ -110,13 +115,6 @@ def hardware(file: PlanFile, plan: Plan, machine: HardwareProfile) -> Iterator[F
     if changed:
         text = f"the profile of {machine.name} is not the plan's: {_listed(changed)}"
         yield HARDWARE_CHANGED.finding(str(file.path), file.line("hardware"), text)
-
-
-def _model_now(plan: Plan) -> ModelSpec:
-    from advisor.models.resolve import resolve
-
-    name = plan.model.path if plan.model.source == "local" and plan.model.path else plan.model.loader_repo
-    return resolve(name, trust_remote_code=plan.model.trust_remote_code)
 
 
 def _versions(plan: Plan, target: HardwareProfile | None) -> tuple[Mapping[str, str], str]:

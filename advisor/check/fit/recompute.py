@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from advisor.check.fit import drift
 from advisor.check.fit.codes import BUDGET_CHANGED, DOES_NOT_FIT, HEADROOM, REFUSED, PlanFile
 from advisor.check.types import Doubt, Finding
+from advisor.errors import InputError
 from advisor.units import format_bytes
 
 if TYPE_CHECKING:
@@ -47,16 +48,20 @@ def check_plan(file: PlanFile, target: HardwareProfile | None, min_headroom: flo
 
     plan = read_plan(file.path)
     machine = target if target is not None else drift.renewed(plan.hardware)
-    findings = [*drift.software(file, plan, target), *drift.model(file, plan), *drift.hardware(file, plan, machine)]
-    doubts = [*drift.doubts(file, plan, target)]
+    now = drift.model_now(plan)
+    changed = [] if isinstance(now, InputError) else list(drift.model(file, plan, now))
+    findings = [*drift.software(file, plan, target), *changed, *drift.hardware(file, plan, machine)]
+    doubts = tuple(drift.doubts(file, plan, target, now))
     sentences: list[str] = []
-    model = spec_of(plan)
-    for step in plan.steps:
-        found, sentence = _step(file, plan, step, model, machine, min_headroom)
+    # A model that changed is what would run: its budget is the one that counts.
+    model = now if changed and not isinstance(now, InputError) else spec_of(plan)
+    for number, step in enumerate(plan.steps):
+        line = file.line("promise", number)
+        found, sentence = _step(str(file.path), line, plan, step, model, machine, min_headroom)
         findings += found
         sentences += [sentence] if sentence else []
     findings += _hand_over(file, plan, model, machine)
-    return Fit(findings=tuple(findings), doubts=tuple(doubts), sentences=tuple(sentences))
+    return Fit(findings=tuple(findings), doubts=doubts, sentences=tuple(sentences))
 
 
 def check_question(asked: Ask, min_headroom: float | None) -> Fit:
@@ -74,25 +79,28 @@ def check_question(asked: Ask, min_headroom: float | None) -> Fit:
 
 
 def _step(
-    file: PlanFile, plan: Plan, step: PlanStep, model: ModelSpec, machine: HardwareProfile, min_headroom: float | None
+    path: str,
+    line: int,
+    plan: Plan,
+    step: PlanStep,
+    model: ModelSpec,
+    machine: HardwareProfile,
+    min_headroom: float | None,
 ) -> tuple[list[Finding], str | None]:
     """One phase of a plan: can it run there, does it fit, with how much to spare, and as it was promised?"""
     from advisor.strategies.registry import STRATEGIES
     from advisor.strategies.verdict import judge
 
-    place = str(file.path), file.line("promise")
     label = f"{step.name} ({step.job.strategy} on {machine.name})"
     reason = _refusal(step, model, machine)
     if reason is not None:
-        return [REFUSED.finding(*place, f"{label} cannot run: {reason}")], None
+        return [REFUSED.finding(path, line, f"{label} cannot run: {reason}")], None
     budget = STRATEGIES[step.job.strategy].budget(model, machine, step.job)
     judgement = judge(model, machine, step.job, budget)
+    promised = [*_promised(path, line, step, budget, label)] if machine.name == plan.hardware.name else []
     if judgement.verdict == "does_not_fit":
-        found = [DOES_NOT_FIT.finding(*place, f"{label} does not fit: {judgement.reason}")]
-        return found, None
-    findings = list(_headroom(*place, label, budget, machine, min_headroom))
-    if machine.name == plan.hardware.name:
-        findings += _promised(file, step, budget, label)
+        return [DOES_NOT_FIT.finding(path, line, f"{label} does not fit: {judgement.reason}"), *promised], None
+    findings = [*_headroom(path, line, label, budget, machine, min_headroom), *promised]
     spare = f", {judgement.headroom:.0%} of the fullest card free" if judgement.headroom is not None else ""
     return findings, f"{label}: {judgement.reason}{spare}."
 
@@ -141,7 +149,7 @@ def _headroom(
             )
 
 
-def _promised(file: PlanFile, step: PlanStep, budget: Budget, label: str) -> Iterator[Finding]:
+def _promised(path: str, line: int, step: PlanStep, budget: Budget, label: str) -> Iterator[Finding]:
     """The fullest card's and the host's bytes, now and as the plan promised."""
     promise = step.promise
     pairs = [("host RAM", max(promise.host_ram, promise.host_ram_load), max(budget.host_ram, budget.host_ram_load))]
@@ -150,8 +158,8 @@ def _promised(file: PlanFile, step: PlanStep, budget: Budget, label: str) -> Ite
     for name, then, now in pairs:
         if then and abs(now - then) > BUDGET_DRIFT * then:
             yield BUDGET_CHANGED.finding(
-                str(file.path),
-                file.line("promise"),
+                path,
+                line,
                 f"{label} needs {format_bytes(now)} of {name} as computed now, the plan promised {format_bytes(then)} "
                 f"({(now - then) / then:+.1%})",
                 severity="warning" if now > then else "info",
