@@ -37,10 +37,15 @@ def _options(
     """Options before the command."""
 
 
+_COMMANDS = (
+    "recommend", "explain", "compare", "apply", "convert", "report", "check", "probe", "validate", "models",
+)  # fmt: skip
+
+
 def _register() -> None:
     import importlib
 
-    for name in ("recommend", "explain", "compare", "apply", "report", "check", "probe", "validate", "models"):
+    for name in _COMMANDS:
         module = importlib.import_module(f"advisor.cli.{name}")
         app.command(name)(getattr(module, name))
 

@@ -6,11 +6,12 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from advisor.units import format_bytes, format_seconds
+from advisor.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from advisor.execute.apply import Result
     from advisor.execute.compare import Line
+    from advisor.execute.convert.run import Report
 
 
 def show_event(event: dict[str, Any]) -> None:
@@ -63,3 +64,30 @@ def show_result(result: Result, as_json: bool) -> None:
         print(f"{line.name:26}{_amount(line, line.predicted):>12} {_amount(line, line.measured):>12}{error}")
     if result.kept_in:
         print(f"Kept in {result.kept_in}")
+
+
+def show_conversion(report: Report, as_json: bool) -> None:
+    """Print what a conversion made, on stdout."""
+    if as_json:
+        value = {
+            "format": "advisor-conversion",
+            "version": 1,
+            "from": report.kind,
+            "folder": str(report.out),
+            "tensors": report.tensors,
+            "parameters": report.parameters,
+            "bytes": report.bytes,
+            "dtype": report.dtype,
+            "files": report.files,
+            "host_ram_needed": report.need.host_ram,
+            "disk_needed": report.need.disk,
+            "notes": list(report.notes),
+        }
+        print(json.dumps(value, indent=2))
+        return
+    print(
+        f"{report.out}: {report.tensors} tensors, {format_count(report.parameters)} parameters in {report.dtype}, "
+        f"{format_bytes(report.bytes)} in {report.files} file(s), read back and compared with the config."
+    )
+    for note in report.notes:
+        print(f"note: {note}")

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 from advisor.execute.status import Status
 from advisor.execute.worker import model as models
 from advisor.execute.worker.data import random_rows, read_samples, rows
-from advisor.execute.worker.zero import assert_engine, assert_not_data_parallel, assert_partitioned, initialise
+from advisor.execute.worker.zero import (
+    assert_engine,
+    assert_not_data_parallel,
+    assert_partitioned,
+    count_cpu_ranks,
+    initialise,
+)
 from advisor.job import Job
 from advisor.plan import Plan, PlanStep
 
@@ -54,6 +60,9 @@ def arguments(job: Job, task: Task) -> Any:
         # transformers compares the two and refuses what differs, so the DeepSpeed file is the one that says.
         options |= _optimizer_settings(json.loads(Path(task.deepspeed_config or "").read_text(encoding="utf-8")))
         options["deepspeed"] = task.deepspeed_config
+        if not torch.cuda.is_available():
+            count_cpu_ranks()
+            options["accelerator_config"] = {"use_configured_state": True}
     elif task.learning_rate is not None:
         options["learning_rate"] = task.learning_rate
     if job.strategy == "ddp":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,20 @@ def initialise() -> None:
     import torch
 
     deepspeed.init_distributed("nccl" if torch.cuda.is_available() else "gloo", verbose=False)
+
+
+def count_cpu_ranks() -> None:
+    """Let accelerate see DeepSpeed's ranks on the CPU: left alone it names no backend and believes in one process.
+
+    Each rank would then see all data, and all of them would write the same checkpoint files.
+    """
+    import accelerate
+
+    os.environ["ACCELERATE_USE_DEEPSPEED"] = "true"
+    try:
+        accelerate.PartialState(backend="gloo")
+    finally:
+        del os.environ["ACCELERATE_USE_DEEPSPEED"]
 
 
 @contextmanager
