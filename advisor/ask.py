@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from advisor.errors import InputError
 from advisor.hardware.profile import HardwareProfile
-from advisor.job import STRATEGY_NAMES, Attention, Precision, Workload
+from advisor.job import NEW_TOKENS, SEQUENCE_LENGTH, STRATEGY_NAMES, Attention, Precision, Workload
 from advisor.models.spec import ModelSpec
 from advisor.units import parse_size
 
@@ -68,6 +68,7 @@ def workload(
     optimizer: str | None = None,
     gradient_checkpointing: bool | None = None,
     lora_rank: int = 16,
+    lora_alpha: int | None = None,
     lora_target_modules: str | tuple[str, ...] = "all-linear",
     attention: str | None = None,
     strategy: str | None = None,
@@ -94,13 +95,14 @@ def workload(
         method=method,  # type: ignore[arg-type]
         micro_batch_size=micro,
         global_batch_size=whole,
-        sequence_length=_positive("--seq-len", seq_len) or 2048,
-        max_new_tokens=_positive("--max-new-tokens", max_new_tokens) or (256 if task == "inference" else 0),
+        sequence_length=_positive("--seq-len", seq_len) or SEQUENCE_LENGTH,
+        max_new_tokens=_positive("--max-new-tokens", max_new_tokens) or (NEW_TOKENS if task == "inference" else 0),
         precision=_choice("--precision", precision, get_args(Precision)),
         quantization=_choice("--quantization", quantization, ("none", "nf4", "int8")),
         optimizer=_choice("--optimizer", optimizer, OPTIMIZERS),
         gradient_checkpointing=gradient_checkpointing,
         lora_rank=_positive("--lora-rank", lora_rank) or 16,
+        lora_alpha=_positive("--lora-alpha", lora_alpha),
         lora_target_modules=lora_target_modules,
         attention=_choice("--attention", attention, get_args(Attention)),
         strategy=_choice("--strategy", strategy, STRATEGY_NAMES),

@@ -122,6 +122,10 @@ class Job:
         return self.micro_batch_size * self.gradient_accumulation_steps * self.data_parallel_size
 
 
+SEQUENCE_LENGTH = 2048  # tokens a sample, where nothing was asked
+NEW_TOKENS = 256  # tokens to generate, where nothing was asked
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """What the user asked for. None (or "auto") means: the search may choose."""
@@ -130,13 +134,14 @@ class Workload:
     method: Literal["auto", "full", "lora", "qlora"] = "auto"
     micro_batch_size: int | None = None
     global_batch_size: int | None = None
-    sequence_length: int = 2048
-    max_new_tokens: int = 256
+    sequence_length: int = SEQUENCE_LENGTH
+    max_new_tokens: int = NEW_TOKENS
     precision: Precision | None = None
     quantization: Literal["none", "nf4", "int8"] | None = None
     optimizer: str | None = None
     gradient_checkpointing: bool | None = None
     lora_rank: int = 16
+    lora_alpha: int | None = None  # None: twice the rank
     lora_target_modules: str | tuple[str, ...] = "all-linear"
     attention: Attention | None = None
     strategy: StrategyName | None = None  # forced by --strategy

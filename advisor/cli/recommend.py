@@ -40,9 +40,12 @@ def recommend(
     gradient_checkpointing: Annotated[
         bool | None, typer.Option("--gradient-checkpointing/--no-gradient-checkpointing", help="Default: as needed.")
     ] = None,
-    lora_rank: Annotated[int, typer.Option("--lora-rank")] = 16,
+    lora_rank: Annotated[int, typer.Option("--lora-rank", help="Rank of the adapters.")] = 16,
+    lora_alpha: Annotated[
+        int | None, typer.Option("--lora-alpha", help="Their scale; default: twice the rank.")
+    ] = None,
     lora_target_modules: Annotated[
-        str, typer.Option("--lora-target-modules", help="Names, separated by commas, or all-linear.")
+        str, typer.Option("--lora-target-modules", "--lora-target", help="Names, separated by commas, or all-linear.")
     ] = "all-linear",
     attention: Annotated[str | None, typer.Option("--attention", help="sdpa, eager or flash_attention_2.")] = None,
     strategy: Annotated[str | None, typer.Option("--strategy", help="Force one strategy.")] = None,
@@ -82,6 +85,7 @@ def recommend(
         optimizer=optimizer,
         gradient_checkpointing=gradient_checkpointing,
         lora_rank=lora_rank,
+        lora_alpha=lora_alpha,
         lora_target_modules=lora_target_modules,
         attention=attention,
         strategy=strategy,

@@ -10,6 +10,7 @@ from advisor.job import Job
 from advisor.models.spec import ModelSpec
 from advisor.software.known_bad import find
 from advisor.strategies import limits
+from advisor.strategies.attention import kernels_of
 from advisor.strategies.common import parameter_count
 from advisor.strategies.launch import old_driver
 from advisor.units import GIB, format_bytes, format_rate
@@ -34,7 +35,7 @@ _LOW_MEMORY = {
 def advice(model: ModelSpec, machine: HardwareProfile, job: Job) -> tuple[str, ...]:
     """All sentences for this job, in the order of a run: before it, at load, in the step."""
     return (
-        *_software(job), *_links(machine, job), *_loading(model, machine, job), *_kernels(machine, job),
+        *_software(job), *_links(machine, job), *_loading(model, machine, job), *_kernels(model, machine, job),
         *_optimizer(job), *_loss(model, machine, job), *_placement(job),
     )  # fmt: skip
 
@@ -90,11 +91,13 @@ def _loading(model: ModelSpec, machine: HardwareProfile, job: Job) -> Iterator[s
         yield "the whole 16-bit model does not fit rank 0's host: keep the shards and run zero_to_fp32.py elsewhere"
 
 
-def _kernels(machine: HardwareProfile, job: Job) -> Iterator[str]:
+def _kernels(model: ModelSpec, machine: HardwareProfile, job: Job) -> Iterator[str]:
     new = bool(machine.gpus) and all(
         card.vendor == "nvidia" and (card.capability or (0, 0)) >= (8, 0) for card in machine.gpus
     )
-    if job.attention == "eager" and new:
+    if job.attention == "eager" and not kernels_of(model)["sdpa"] and not model.config.get("attn_logit_softcapping"):
+        yield f"attention runs the plain kernel: {kernels_of(model)['class']} has no SDPA path"
+    elif job.attention == "eager" and new and model.config.get("attn_logit_softcapping"):
         yield "attention runs the plain kernel (scores are capped); flash-attn 2.6 or newer can cap, if installed"
     elif job.attention == "sdpa" and not new and any(card.vendor == "nvidia" for card in machine.gpus):
         yield "SDPA takes the memory-efficient kernel here: FlashAttention needs compute capability 8.0"

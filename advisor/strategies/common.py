@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from advisor.hardware.profile import HardwareProfile
-from advisor.job import Attention, Job, Lora, Method, Quantization, StrategyName, Workload
+from advisor.job import Job, Lora, Method, Quantization, StrategyName, Workload
 from advisor.memory.budget import Budget
 from advisor.models.spec import ModelSpec
-from advisor.strategies.defaults import OPTIMIZER, attention_of, filled, load_dtype_of, precision_of
+from advisor.strategies.attention import attention_of
+from advisor.strategies.defaults import OPTIMIZER, alpha_of, filled, load_dtype_of, precision_of
 from advisor.timing.estimate import TimeEstimate
 
 METHODS: tuple[Method, ...] = ("full", "lora", "qlora")
@@ -84,7 +85,6 @@ def job_of(
     if training and method == "qlora" and quantization is None:
         quantization = "int8" if work.quantization == "int8" else "nf4"
     precision = precision_of(machine, work, strategy, method)
-    attention: Attention = attention_of(model, work)  # type: ignore[assignment]  # one of Attention's names
     micro = work.micro_batch_size or 1
     replicas = gpus if strategy in ("ddp", "zero2", "zero3") else 1
     # An accumulation that does not come out even is refused by the search; until then it is rounded down.
@@ -102,7 +102,7 @@ def job_of(
         "gradient_checkpointing": training and work.gradient_checkpointing is not False,
         "gradient_accumulation_steps": steps,
         "optimizer": work.optimizer or OPTIMIZER,
-        "attention": attention,
+        "attention": attention_of(model, work),
         "quantization": quantization,
         "lora": lora_of(work) if method in ("lora", "qlora") else None,
         "gpus": gpus,
@@ -114,8 +114,8 @@ def job_of(
 
 
 def lora_of(workload: Workload) -> Lora:
-    """The adapter: alpha is twice the rank, as PEFT's examples have it."""
-    return Lora(rank=workload.lora_rank, alpha=2 * workload.lora_rank, target_modules=workload.lora_target_modules)
+    """The adapter as asked."""
+    return Lora(rank=workload.lora_rank, alpha=alpha_of(workload), target_modules=workload.lora_target_modules)
 
 
 def cards_of_node(machine: HardwareProfile) -> int:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from advisor.hardware.profile import HardwareProfile
-from advisor.job import Dtype, Method, Precision, StrategyName, Workload
+from advisor.job import NEW_TOKENS, SEQUENCE_LENGTH, Dtype, Method, Precision, StrategyName, Workload
 from advisor.models.spec import ModelSpec
+from advisor.strategies.attention import attention_of, kernels_of
 
 # Samples an optimizer step when neither batch size is given: what published fine-tuning recipes use most.
 GLOBAL_BATCH_SIZE = 16
@@ -74,6 +75,11 @@ def filled(workload: Workload, machine: HardwareProfile) -> Workload:
     return workload
 
 
+def alpha_of(workload: Workload) -> int:
+    """LoRA's alpha: as asked, else twice the rank, as PEFT's examples have it."""
+    return 2 * workload.lora_rank if workload.lora_alpha is None else workload.lora_alpha
+
+
 def listed(model: ModelSpec, machine: HardwareProfile, workload: Workload) -> tuple[Default, ...]:
     """Every value that the user left open, for printing."""
     found: list[Default] = []
@@ -97,7 +103,8 @@ def listed(model: ModelSpec, machine: HardwareProfile, workload: Workload) -> tu
             targets = workload.lora_target_modules
             names = targets if isinstance(targets, str) else ",".join(targets)
             rank = workload.lora_rank
-            found.append(Default("LoRA", f"rank {rank}, alpha {2 * rank}, {names}", "alpha is twice the rank"))
+            why = "alpha is twice the rank" if workload.lora_alpha is None else "as asked"
+            found.append(Default("LoRA", f"rank {rank}, alpha {alpha_of(workload)}, {names}", why))
     else:
         if workload.micro_batch_size is None:
             found.append(Default("batch size", str(whole.micro_batch_size), "one request at a time"))
@@ -106,15 +113,11 @@ def listed(model: ModelSpec, machine: HardwareProfile, workload: Workload) -> tu
         if workload.quantization is None:
             found.append(Default("quantization", "none, else int8, else nf4", "16 bits where they fit"))
     if workload.attention is None:
-        found.append(Default("attention", attention_of(model, workload), "in every install of torch"))
-    found.append(Default("sequence length", str(workload.sequence_length), "as asked, or 2048"))
-    if not training:
-        found.append(Default("new tokens", str(workload.max_new_tokens), "as asked, or 256"))
+        kernel = attention_of(model, workload)
+        why = "in every install of torch" if kernel == "sdpa" else f"{kernels_of(model)['class']} has no SDPA path"
+        found.append(Default("attention", kernel, why))
+    if workload.sequence_length == SEQUENCE_LENGTH:
+        found.append(Default("sequence length", str(SEQUENCE_LENGTH), "usual for fine-tuning and prompts"))
+    if not training and workload.max_new_tokens == NEW_TOKENS:
+        found.append(Default("new tokens", str(NEW_TOKENS), "a short answer"))
     return tuple(found)
-
-
-def attention_of(model: ModelSpec, workload: Workload) -> str:
-    """The attention kernel: as asked, else SDPA; the plain one where scores are capped, which SDPA cannot do."""
-    if workload.attention is not None:
-        return workload.attention
-    return "eager" if model.config.get("attn_logit_softcapping") else "sdpa"

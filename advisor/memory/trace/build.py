@@ -10,7 +10,7 @@ from advisor.models.spec import ModelSpec
 
 # Config keys that hold the number of layers, by stack.
 _LAYER_KEYS = {"": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"), "dec": ("num_decoder_layers",)}
-_AUTO = {"causal": "AutoModelForCausalLM", "seq2seq": "AutoModelForSeq2SeqLM", "masked": "AutoModelForMaskedLM"}
+AUTO = {"causal": "AutoModelForCausalLM", "seq2seq": "AutoModelForSeq2SeqLM", "masked": "AutoModelForMaskedLM"}
 
 
 def full_config(model: ModelSpec) -> Any:
@@ -111,7 +111,7 @@ def build(model: ModelSpec, config: Any, job: Job, attention: str) -> Any:
     import transformers
 
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[job.load_dtype]
-    cls = getattr(transformers, _AUTO[model.kind])
+    cls = getattr(transformers, AUTO[model.kind])
     # Set after building, so that an architecture which refuses a kernel on this machine is still traced with the one
     # that the plan will run.
     config._attn_implementation = "eager"
