@@ -1,18 +1,18 @@
-"""Values of Python expressions, read off the syntax tree and never run.
+"""Values with their place in a file, whatever the file is written in. What cannot be told is `UNKNOWN`.
 
-Sound by refusal: a name counts only when its scope binds it exactly once, to something known. Everything else is
-`UNKNOWN`, on which a rule must stay silent. Not followed yet: a container changed through another name of it.
+A container holds nodes, so that a rule can say on which line the wrong entry stands. Beside plain values there are four
+kinds that a program computes but that a rule can still judge: `Dotted` (a name of a library), `Called` (the result of a
+call), `Option` (an argument of the command line, with its default) and `Rank` (the number of the process).
 """
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
-MAX_DEPTH: Final = 60  # deeper expressions are UNKNOWN: no input may exhaust Python's stack
+MAX_DEPTH: Final = 60  # deeper values are UNKNOWN: no input may exhaust Python's stack
 MAX_STEPS: Final = 20_000  # b = [a, a]; c = [b, b]; … doubles with every line, so work is bounded, not only depth
-MAX_TEXT: Final = 10_000  # characters that an f-string may build
 
 
 class Unknown:
@@ -22,116 +22,163 @@ class Unknown:
         return "UNKNOWN"
 
 
+class AnyKey:
+    """The key of an entry whose keys are computed: `{i: "20GiB" for i in range(n)}`. There is one: `ANY`."""
+
+    def __repr__(self) -> str:
+        return "ANY"
+
+
 UNKNOWN: Final = Unknown()
+ANY: Final = AnyKey()
 
 
-def single_bindings(body: list[ast.stmt]) -> dict[str, ast.expr]:
-    """Names that one scope's statements bind exactly once, by a plain top-level assignment, with the expression bound.
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value and where it stands: line and column from 1, ``start`` to ``end`` in characters of the file.
 
-    A name that is bound a second time anywhere in the tree (loop, branch, `with`, `global`, `del`, import, parameter,
-    augmented or subscript assignment, method call on it) is left out, since which value holds then depends on the run.
+    ``value`` is a plain value, a dict of nodes, a tuple of nodes, one of the kinds below, or `UNKNOWN`. Offsets are -1
+    where the file's text is not the value's own (a notebook, a joined string).
     """
-    bound: dict[str, ast.expr] = {}
-    times: dict[str, int] = {}
 
-    def count(name: str | None, by: int = 1) -> None:
-        if name is not None:
-            times[name] = times.get(name, 0) + by
+    value: object
+    path: str
+    line: int
+    column: int = 1
+    start: int = -1
+    end: int = -1
+    key_line: int = 0
+    key_start: int = -1
 
-    for statement in body:
-        if (
-            isinstance(statement, ast.Assign)
-            and len(statement.targets) == 1
-            and isinstance(statement.targets[0], ast.Name)
-        ):
-            bound[statement.targets[0].id] = statement.value
-        elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
-            bound[statement.target.id] = statement.value
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-                count(node.id)
-            elif isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.value, ast.Name):
-                # d["k"] = …, d.update(…): the object may no longer be what it was bound to.
-                touched = not isinstance(node.ctx, ast.Load) or isinstance(node, ast.Attribute)
-                count(node.value.id, 2 if touched else 0)
-            elif isinstance(node, ast.arg):
-                count(node.arg)
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                count(node.name)
-            elif isinstance(node, (ast.Global, ast.Nonlocal)):
-                for name in node.names:
-                    count(name, 2)
-            elif isinstance(node, ast.alias):
-                count((node.asname or node.name).split(".")[0])
-            elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar):
-                count(node.name)
-            elif isinstance(node, ast.MatchMapping):
-                count(node.rest)
-    return {name: value for name, value in bound.items() if times.get(name) == 1}
+    def get(self, *keys: object) -> Node | None:
+        """The node under a path of keys; None when one of them is not there."""
+        node: Node | None = self
+        for key in keys:
+            if node is None or not isinstance(node.value, dict):
+                return None
+            node = node.value.get(key)
+        return node
 
+    def plain(self, *keys: object) -> object:
+        """The plain value under a path of keys; None when it is not there, `UNKNOWN` when it cannot be told."""
+        node: Node | None = self
+        for key in keys:
+            if node is None or node.value is None:
+                return None
+            if not isinstance(node.value, dict):
+                return UNKNOWN
+            node = node.value.get(key)
+        return None if node is None else plain(node)
 
-def evaluate(node: ast.expr, names: Mapping[str, ast.expr]) -> object:
-    """The value of `node`, or `UNKNOWN`; containers may hold `UNKNOWN` inside. Never raises on a parsed tree."""
-    return _Evaluator(names).value(node, 0)
+    @property
+    def items(self) -> Mapping[object, Node]:
+        """Entries of a mapping; empty for anything else."""
+        return self.value if isinstance(self.value, dict) else {}
+
+    @property
+    def known(self) -> bool:
+        """Whether anything is known of it."""
+        return self.value is not UNKNOWN
 
 
-class _Evaluator:
-    def __init__(self, names: Mapping[str, ast.expr]) -> None:
-        self.names = names
-        self.steps = 0
+@dataclass(frozen=True, slots=True)
+class Dotted:
+    """A name that an import, or the language, gives: ``torch.bfloat16``."""
 
-    def value(self, node: ast.expr, depth: int) -> object:
-        self.steps += 1
-        if depth > MAX_DEPTH or self.steps > MAX_STEPS:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """The result of a call. ``whole`` is False when arguments may be there that cannot be seen (``**kwargs``)."""
+
+    name: str
+    args: tuple[Node, ...] = ()
+    kwargs: Mapping[str, Node] = field(default_factory=dict)
+    whole: bool = True
+
+    @property
+    def last(self) -> str:
+        """The last part of its name."""
+        return self.name.rpartition(".")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An argument of the command line: ``default`` counts when nobody gives it. ``taken`` says that a flag has no value."""
+
+    flag: str
+    default: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """The number of the process, or the card that belongs to it."""
+
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A shell word of which a part in the middle cannot be told: ``--nproc_per_node=$N``, ``$HOME/train.py``."""
+
+    prefix: str
+    suffix: str
+
+
+def plain(node: Node) -> object:
+    """The value without places: dicts, lists and scalars. What cannot be told is `UNKNOWN` where it stands."""
+    steps = 0
+
+    def value(of: Node, depth: int) -> object:
+        nonlocal steps
+        steps += 1
+        if depth > MAX_DEPTH or steps > MAX_STEPS:
             return UNKNOWN
-        match node:
-            case ast.Constant(value=constant):
-                return constant
-            case ast.Name(id=name):
-                return self.value(self.names[name], depth + 1) if name in self.names else UNKNOWN
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                number = self.value(operand, depth + 1)
-                return -number if isinstance(number, (int, float)) and not isinstance(number, bool) else UNKNOWN
-            case ast.List(elts=elements) | ast.Tuple(elts=elements):
-                if any(isinstance(element, ast.Starred) for element in elements):
-                    return UNKNOWN
-                return [self.value(element, depth + 1) for element in elements]
-            case ast.Dict():
-                return self.mapping(node, depth)
-            case ast.JoinedStr(values=parts):
-                return self.text(parts, depth)
-        return UNKNOWN
+        if isinstance(of.value, dict):
+            return {key: value(item, depth + 1) for key, item in of.value.items()}
+        if isinstance(of.value, tuple):
+            return [value(item, depth + 1) for item in of.value]
+        return of.value
 
-    def text(self, parts: list[ast.expr], depth: int) -> object:
-        """An f-string of plain strings and ints alone, since a format or conversion changes the text."""
-        text = ""
-        for part in parts:
-            if isinstance(part, ast.FormattedValue) and part.format_spec is None and part.conversion == -1:
-                found = self.value(part.value, depth + 1)
-            else:
-                found = part.value if isinstance(part, ast.Constant) else UNKNOWN
-            if not isinstance(found, (str, int)):
-                return UNKNOWN
+    return value(node, 0)
+
+
+def number(value: object) -> float | int | None:
+    """A number as configs write it, also as text (YAML reads 1e-5 as text); None for anything else, and for booleans."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        return value
+    if isinstance(value, str):
+        try:
+            return int(value)
+        except ValueError:
             try:
-                text += str(found)
-            except ValueError:  # an int of more than 4300 digits has no decimal text by default
-                return UNKNOWN
-            if len(text) > MAX_TEXT:
-                return UNKNOWN
-        return text
+                return float(value)
+            except ValueError:
+                return None
+    return None
 
-    def mapping(self, node: ast.Dict, depth: int) -> object:
-        """A dict display; `**other` is merged when known. An unknown key or merge could be any: all is `UNKNOWN`."""
-        result: dict[object, object] = {}
-        for key, item in zip(node.keys, node.values, strict=True):
-            found = self.value(item, depth + 1)
-            if key is None:
-                if not isinstance(found, dict):
-                    return UNKNOWN
-                result.update(found)
-                continue
-            name = self.value(key, depth + 1)
-            if not isinstance(name, (str, int, float, bool, bytes, type(None))):
-                return UNKNOWN
-            result[name] = found
-        return result
+
+def integer(value: object) -> int | None:
+    """A whole number, also as text; None for anything else."""
+    found = number(value)
+    return found if isinstance(found, int) else None
+
+
+def truth(value: object) -> bool | None:
+    """A switch as configs and flags write it; None when it cannot be told."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return bool(value)
+    if value is None:
+        return False
+    if isinstance(value, str):
+        word = value.strip().lower()
+        if word in ("true", "yes", "on", "1", "y", "t"):
+            return True
+        if word in ("false", "no", "off", "0", "n", "f", "", "none", "null"):
+            return False
+    return None
