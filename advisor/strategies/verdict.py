@@ -47,6 +47,9 @@ class Judgement:
 def judge(model: ModelSpec, machine: HardwareProfile, job: Job, budget: Budget) -> Judgement:
     """Hold a budget against the machine."""
     pairs = list(zip(budget.gpus, machine.capacities, strict=False))
+    if not pairs:
+        reason = "no card has room for a module beside the runtime's own bytes"
+        return Judgement(verdict="does_not_fit", reason=reason, shortfall=2 * parameter_count(model))
     gpu, capacity = max(pairs, key=lambda pair: pair[0].needed - pair[1])
     headroom = min((room - one.needed) / room for one, room in pairs)
     lack = (
