@@ -49,7 +49,7 @@ def render(
     **more: Any,
 ) -> str:  # fmt: skip
     """The whole page as text. ``plan_path`` is where commands find the plan; ``records`` are runs to look among."""
-    return environment().get_template(template).render(**_context(answer, plan_path, records), **more)
+    return environment().get_template(template).render({**_context(answer, plan_path, records), **more})
 
 
 def assets(**more: str) -> dict[str, Any]:

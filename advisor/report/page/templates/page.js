@@ -23,3 +23,8 @@ addEventListener("keydown", (event) => { if (event.key === "Escape") document.bo
 for (const kind of ["focusin", "pointerover"]) {
   addEventListener(kind, (event) => { if (event.target.closest && event.target.closest(".bar")) document.body.classList.remove("quiet"); });
 }
+for (const form of document.querySelectorAll(".ask-form")) {
+  const button = form.querySelector("button[type=submit]"), text = button.textContent;
+  form.addEventListener("submit", () => { button.disabled = true; button.textContent = said.textContent = "Working…"; });
+  addEventListener("pageshow", () => { button.disabled = false; button.textContent = text; });
+}
