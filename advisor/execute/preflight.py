@@ -60,10 +60,11 @@ def _host(step: PlanStep, machine: HardwareProfile, problems: list[str], warning
         text = f"the plan needs {format_bytes(need)} of host RAM, {format_bytes(available)} are available"
         reason = machine.host.memory_limit_reason
         problems.append(f"{text} ({reason})" if reason else text)
-    limit = machine.host.pinned_limit
-    if limit is not None and step.promise.host_pinned > limit:
+    # The lock limit (ulimit -l) does not bind the CUDA driver's own pinning; Windows does, under WSL.
+    if machine.host.wsl and step.promise.host_pinned:
         warnings.append(
-            f"the plan pins {format_bytes(step.promise.host_pinned)}, the lock limit is {format_bytes(limit)}: slower copies"
+            f"the plan pins {format_bytes(step.promise.host_pinned)} of host RAM, which Windows limits under WSL: "
+            "plan again here, so that nothing is pinned"
         )
 
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from advisor.cache import version_of
 from advisor.hardware.profile import HardwareProfile
+from advisor.hardware.software import CPU_ADAM
 from advisor.job import Job
 from advisor.models.spec import ModelSpec
-from advisor.software.known_bad import find
+from advisor.software.known_bad import find, table
 from advisor.strategies import limits
 from advisor.strategies.attention import kernels_of
 from advisor.strategies.common import parameter_count
@@ -35,14 +36,16 @@ _LOW_MEMORY = {
 def advice(model: ModelSpec, machine: HardwareProfile, job: Job) -> tuple[str, ...]:
     """All sentences for this job, in the order of a run: before it, at load, in the step."""
     return (
-        *_software(job), *_links(machine, job), *_loading(model, machine, job), *_kernels(model, machine, job),
-        *_optimizer(job), *_loss(model, machine, job), *_placement(job),
+        *_software(machine, job), *_links(machine, job), *_loading(model, machine, job), *_kernels(model, machine, job),
+        *_optimizer(machine, job), *_loss(model, machine, job), *_placement(job),
     )  # fmt: skip
 
 
-def _software(job: Job) -> Iterator[str]:
-    names = ("torch", "transformers", "accelerate", "deepspeed", "peft", "bitsandbytes")
-    installed = {name: version for name in names if (version := version_of(name)) is not None}
+def _software(machine: HardwareProfile, job: Job) -> Iterator[str]:
+    # The machine's own versions where it was probed: a plan may be made elsewhere.
+    names = {name for row in table() for name in row.packages}
+    here = {name: version for name in names if (version := version_of(name)) is not None}
+    installed = machine.software.packages or here
     tags = {"trainer"} if job.trains else set()
     if job.method in ("lora", "qlora"):
         tags |= {"lora", job.method}
@@ -50,7 +53,9 @@ def _software(job: Job) -> Iterator[str]:
         tags.add("deepspeed")
     if job.offload_optimizer:
         tags.add("offload_optimizer")
-    for row in find(installed, tags):
+    if job.world_size > 1:
+        tags.add("several_gpus")
+    for row in find(installed, tags, [card.name for card in machine.gpus]):
         yield f"with the installed versions {row.happens}; {row.fix}"
 
 
@@ -75,6 +80,8 @@ def _links(machine: HardwareProfile, job: Job) -> Iterator[str]:
             yield "the nodes talk over Ethernet: NCCL_SOCKET_IFNAME must name its interface where there are several"
         else:
             yield "check InfiniBand with a two-node all_reduce first; NCCL_IB_HCA names the adapters to use"
+            if (limit := machine.host.pinned_limit) is not None:
+                yield f"{format_bytes(limit)} may be locked (ulimit -l): InfiniBand locks NCCL's buffers; set it unlimited"
     if job.strategy == "zero3":
         yield "run one all_reduce before the model is made: the communicator takes its memory then"
 
@@ -105,7 +112,7 @@ def _kernels(model: ModelSpec, machine: HardwareProfile, job: Job) -> Iterator[s
         yield "fp32 attention takes the memory-efficient kernel: FlashAttention computes in 16 bits"
 
 
-def _optimizer(job: Job) -> Iterator[str]:
+def _optimizer(machine: HardwareProfile, job: Job) -> Iterator[str]:
     if not job.trains:
         return
     if job.optimizer == "adamw_torch":
@@ -114,8 +121,10 @@ def _optimizer(job: Job) -> Iterator[str]:
         yield f"{job.optimizer}: {trade}"
     if job.method == "full" and job.precision in ("bf16", "fp16"):
         yield f"weights are trained in pure {job.precision}: updates below a 256th of a weight are lost to rounding"
-    if job.offload_optimizer and job.zero_optimizer == "deepspeed":
+    if job.offload_optimizer and job.zero_optimizer == "deepspeed" and not machine.software.tools.get(CPU_ADAM):
         yield "the CPU optimizer is compiled at first use: ninja, a C++ compiler and nvcc of torch's CUDA are needed"
+    if (job.offload_optimizer or job.offload_param) and machine.host.wsl:
+        yield "WSL: Windows limits pinned memory, so the plan leaves the host's buffers unpinned; copies take longer"
 
 
 def _loss(model: ModelSpec, machine: HardwareProfile, job: Job) -> Iterator[str]:

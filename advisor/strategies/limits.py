@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from advisor.hardware.profile import HardwareProfile
+from advisor.hardware.software import ASYNC_IO, CPU_ADAM, missing_for_op
 from advisor.job import Job, Workload
 from advisor.models.spec import ModelSpec
 from advisor.strategies.common import accumulation, parameter_count
@@ -165,15 +166,9 @@ def _offload(model: ModelSpec, machine: HardwareProfile, job: Job) -> str | None
 
 
 def _toolchain(machine: HardwareProfile) -> str | None:
-    """DeepSpeedCPUAdam is compiled on first use (cases A11, E06). Only a machine that was probed can be judged."""
-    if not machine.here:
-        return None
-    nvcc, cuda = machine.software.nvcc, machine.software.cuda
-    if nvcc is None:
-        return "the CPU optimizer is compiled when first used, and no nvcc was found here"
-    if cuda is not None and nvcc.split(".")[0] != cuda.split(".")[0]:
-        return f"the CPU optimizer is compiled when first used, and nvcc {nvcc} does not match torch's CUDA {cuda}"
-    return None
+    """DeepSpeedCPUAdam is compiled on first use (cases A11, E06), unless it lies there compiled already."""
+    lacking = missing_for_op(machine.software, CPU_ADAM)
+    return f"the CPU optimizer is compiled when first used, and {machine.name} has {lacking}" if lacking else None
 
 
 def nvme_bytes(model: ModelSpec, job: Job) -> int:
@@ -187,7 +182,8 @@ def _nvme(model: ModelSpec, machine: HardwareProfile, job: Job) -> str | None:
     if disk.path is None and machine.here:
         return "NVMe offload needs a folder on a local disk, and none is known"
     if disk.async_io is False:
-        return "NVMe offload needs DeepSpeed's async_io (libaio and O_DIRECT), which does not work here"
+        lacking = missing_for_op(machine.software, ASYNC_IO) or "the disk does not open with O_DIRECT, or has no libaio"
+        return f"NVMe offload needs DeepSpeed's async_io, which does not work here ({lacking})"
     if disk.free is None or disk.async_io is None:
         # An unknown disk must not be what makes a job fit: it would be chosen wherever nothing else is left.
         return f"NVMe offload needs a disk whose free space and async I/O are known; {machine.name} does not say"

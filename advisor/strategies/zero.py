@@ -31,8 +31,8 @@ class Zero(Common):
         )
 
     def settle(self, model: ModelSpec, machine: HardwareProfile, job: Job) -> Job | str:
-        """Bucket sizes by the model's width."""
-        return replace(job, zero=tuning(model))
+        """Bucket sizes by the model's width; under WSL, where Windows limits it, nothing is pinned."""
+        return replace(job, zero=replace(tuning(model), pin_memory=not machine.host.wsl))
 
     def plan(self, model: ModelSpec, machine: HardwareProfile, job: Job) -> PlanParts:
         """torchrun on one node, DeepSpeed's launcher with a hostfile over several."""

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from advisor.hardware.profile import Disk, HardwareProfile, Software
-from advisor.job import StrategyName, Workload
+from advisor.hardware.profile import Disk, HardwareProfile, Host, Software
+from advisor.job import Job, StrategyName, Workload
 from advisor.models.spec import ModelSpec
 from advisor.strategies import limits
+from advisor.strategies.advice import advice
+from advisor.strategies.deepspeed_json import config
 from advisor.strategies.registry import STRATEGIES
 from advisor.units import GIB
 from tests.strategies import tiny
@@ -125,20 +127,45 @@ def test_one_pool_of_memory_has_no_cpu_tier() -> None:
     assert "one pool" in objection(pooled, strategy="zero3", offload_param="cpu", offload_optimizer="cpu")
 
 
+READY = {"ninja": True, "C++ compiler": True}
+
+
 @pytest.mark.parametrize(
-    ("here", "nvcc", "cuda", "word"),
+    ("software", "word"),
     [
-        (True, None, "12.8", "no nvcc"),
-        (True, "11.8", "12.8", "11.8"),
-        (True, "12.4", "12.8", ""),
-        (False, None, None, ""),
+        (Software(python="3.12", cuda="12.8", tools=READY), "no nvcc"),
+        (Software(python="3.12", cuda="12.8", nvcc="11.8", tools=READY), "nvcc 11.8 does not match"),
+        (Software(python="3.12", cuda="12.8", nvcc="12.4", tools={"C++ compiler": True}), "no ninja"),
+        (Software(python="3.12", cuda="12.8", nvcc="12.4", tools=READY), ""),
+        (Software(python="3.12", cuda="12.8", tools={"cpu_adam": True}), ""),
+        (Software(), ""),
     ],
 )
-def test_a_cpu_optimizer_needs_the_compiler_of_torchs_cuda(here: bool, nvcc: str, cuda: str, word: str) -> None:
-    """Cases A11 and E06: judged only on a machine that was probed."""
-    machine = tiny.machine(2, here=here, software=Software(nvcc=nvcc, cuda=cuda))
+def test_a_cpu_optimizer_needs_the_compiler_of_torchs_cuda(software: Software, word: str) -> None:
+    """Cases A11 and E06: judged only on a machine that was probed, and not where the operator is compiled already."""
+    machine = tiny.machine(2, software=software)
     reason = objection(machine, strategy="zero2", gpus=2, offload_optimizer="cpu", zero_optimizer="deepspeed")
     assert (word in reason) if word else reason == ""
+
+
+def test_nothing_is_pinned_under_wsl() -> None:
+    """Windows limits pinned memory: DeepSpeed's buffers stay pageable, in its file, too."""
+    strategy = STRATEGIES["zero3"]
+    for wsl in (False, True):
+        machine = tiny.machine(2, host=Host(memory_total=256 * GIB, wsl=wsl))
+        base = Job(
+            task="finetune",
+            strategy="zero3",
+            method="full",
+            gpus=2,
+            offload_optimizer="cpu",
+            zero_optimizer="deepspeed",
+        )
+        job = strategy.settle(tiny.model(), machine, base)
+        assert not isinstance(job, str)
+        file = config(tiny.model(), machine, job)
+        assert file["zero_optimization"]["offload_optimizer"]["pin_memory"] is not wsl
+        assert any("unpinned" in sentence for sentence in advice(tiny.model(), machine, job)) == wsl
 
 
 def test_nvme_needs_async_io_and_room() -> None:
