@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from advisor.check.toml import table
 from advisor.errors import InputError
 
 KEYS = ("select", "ignore", "per-file-ignores", "exclude", "strict", "hardware", "min-headroom")
@@ -41,9 +42,9 @@ def configured(paths: Sequence[Path]) -> Configured:
     start = start if start.is_dir() else start.parent
     for folder in (start, *start.parents):
         file = folder / "pyproject.toml"
-        table = _table(file) if file.is_file() else None
-        if table is not None:
-            return _read(table, file)
+        ours = _table(file) if file.is_file() else None
+        if ours is not None:
+            return _read(ours, file)
         if (folder / ".git").exists():
             break
     return Configured(root=start)
@@ -68,10 +69,10 @@ def share(where: str, value: object) -> float:
 def _table(file: Path) -> dict[str, Any] | None:
     """Our tables merged, or None when the file has none."""
     try:
-        whole = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+        whole = table(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(str(file), f"cannot be read ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(str(file), f"is not valid TOML ({error})") from error
     tool = whole.get("tool")
     ours = tool.get("advisor") if isinstance(tool, dict) else None

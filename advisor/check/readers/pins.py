@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 
 from advisor.check.facts import Pin
 from advisor.check.readers.positioned import yaml_nodes
+from advisor.check.toml import table
 from advisor.check.values import Node
 
 _COMMENT = re.compile(r"(?:^|\s)#.*$")
@@ -41,8 +42,8 @@ def requirements(text: str, path: str) -> Iterator[Pin]:
 def pyproject(text: str, path: str) -> Iterator[Pin]:
     """``project.dependencies`` alone: an extra may not be installed."""
     try:
-        project = tomllib.loads(text).get("project")
-    except (tomllib.TOMLDecodeError, RecursionError):
+        project = table(text).get("project")
+    except tomllib.TOMLDecodeError:
         return
     listed = project.get("dependencies") if isinstance(project, dict) else None
     for one in listed if isinstance(listed, list) else ():
