@@ -38,16 +38,28 @@ def configured(paths: Sequence[Path]) -> Configured:
 
     Raises InputError for a pyproject.toml that is no TOML, and for unknown keys or wrong values in our tables.
     """
-    start = Path(os.path.commonpath([path.absolute() for path in paths])) if paths else Path.cwd()
+    try:
+        places = [path.absolute() for path in paths] or [Path.cwd()]
+    except OSError as error:
+        raise InputError(".", "is gone", expected="a folder that is there") from error
+    start = Path(os.path.commonpath(places))
     start = start if start.is_dir() else start.parent
     for folder in (start, *start.parents):
         file = folder / "pyproject.toml"
-        ours = _table(file) if file.is_file() else None
+        ours = _table(file) if _readable(file) else None
         if ours is not None:
             return _read(ours, file)
-        if (folder / ".git").exists():
+        if _readable(folder / ".git"):
             break
     return Configured(root=start)
+
+
+def _readable(path: Path) -> bool:
+    """Whether it is there; above the checked folders may lie one that nobody may look into."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def share(where: str, value: object) -> float:
