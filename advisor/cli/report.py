@@ -25,9 +25,9 @@ def report(
 
     Exit code 0 when it was written, 2 for bad input.
     """
+    from advisor.archive import archive_path
     from advisor.curves import Curve, curves
     from advisor.errors import InputError
-    from advisor.execute.archive import archive_path
     from advisor.files import write_whole
     from advisor.plan import read_plan
     from advisor.record import read_records

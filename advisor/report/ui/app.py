@@ -22,9 +22,9 @@ from starlette.routing import Route
 
 from advisor import __version__, advise
 from advisor.advise import Advice
+from advisor.archive import archive_path
 from advisor.curves import curves
 from advisor.errors import AdvisorError
-from advisor.execute.archive import archive_path
 from advisor.record import read_records
 from advisor.report.page.answer import of_advice
 from advisor.report.page.page import assets, environment, render

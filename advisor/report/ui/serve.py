@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import secrets
 import socket
 from collections.abc import Callable
@@ -16,12 +17,13 @@ def serve(port: int, ready: Callable[[str], None]) -> None:
 
     Raises InputError when the port is taken or the extra ``ui`` is not installed.
     """
-    try:
-        import uvicorn
+    for name in ("starlette", "uvicorn"):
+        if importlib.util.find_spec(name) is None:
+            raise InputError("advisor ui", f"needs {name}", expected="pip install 'advisor[ui]'")
+    import uvicorn
 
-        from advisor.report.ui.app import make_app
-    except ModuleNotFoundError as error:
-        raise InputError("advisor ui", f"needs {error.name}", expected="pip install 'advisor[ui]'") from error
+    from advisor.report.ui.app import make_app
+
     token = secrets.token_urlsafe(24)
     listening = _listen(port)
     # No access log: the address holds the token.
