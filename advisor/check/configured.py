@@ -46,15 +46,15 @@ def configured(paths: Sequence[Path]) -> Configured:
     start = start if start.is_dir() else start.parent
     for folder in (start, *start.parents):
         file = folder / "pyproject.toml"
-        ours = _table(file) if _readable(file) else None
+        ours = _table(file) if _there(file) and not file.is_dir() else None
         if ours is not None:
             return _read(ours, file)
-        if _readable(folder / ".git"):
+        if _there(folder / ".git"):
             break
     return Configured(root=start)
 
 
-def _readable(path: Path) -> bool:
+def _there(path: Path) -> bool:
     """Whether it is there; above the checked folders may lie one that nobody may look into."""
     try:
         return path.exists()
