@@ -39,7 +39,7 @@ class Comparison:
 
     def record(self, plan: Plan, step: PlanStep, machine: HardwareProfile, outcome: Outcome) -> RunRecord:
         """The run as a record for ``advisor validate``."""
-        from advisor.execute.apply import allocator_cap
+        from advisor.execute.task import allocator_cap
 
         packages = ("torch", "transformers", "accelerate", "deepspeed", "bitsandbytes", "peft")
         software = {name: version for name in packages if (version := version_of(name))}

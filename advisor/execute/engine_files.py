@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from advisor.files import write_whole
 from advisor.plan import PlanStep
 
 
-def write_engine_files(step: PlanStep, folder: Path, learning_rate: float | None = None) -> dict[str, str]:
+def write_engine_files(
+    step: PlanStep, folder: Path, learning_rate: float | None = None, known: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Write the step's DeepSpeed json, accelerate yaml and device map; returns the places of a launch by name.
 
-    ``learning_rate`` replaces the one of the DeepSpeed json's optimizer.
+    ``learning_rate`` replaces the one of the DeepSpeed json's optimizer; ``known`` fills "{master_addr}" and its like
+    in the accelerate yaml.
     """
     places: dict[str, str] = {}
     if step.deepspeed is not None:
@@ -25,11 +30,8 @@ def write_engine_files(step: PlanStep, folder: Path, learning_rate: float | None
     if step.accelerate is not None:
         import yaml
 
-        values = dict(step.accelerate)
-        section = values.get("deepspeed_config")
-        if isinstance(section, dict) and "deepspeed_config_file" in section and "deepspeed_config" in places:
-            values["deepspeed_config"] = {**section, "deepspeed_config_file": places["deepspeed_config"]}
         path = folder / f"{step.name}.accelerate.yaml"
+        values = _filled(step.accelerate, {**(known or {}), **places})
         write_whole(path, yaml.safe_dump(values, sort_keys=False))
         places["accelerate_config"] = str(path.absolute())
     if step.device_map is not None:
@@ -37,3 +39,12 @@ def write_engine_files(step: PlanStep, folder: Path, learning_rate: float | None
         write_whole(path, json.dumps(step.device_map, indent=2) + "\n")
         places["device_map"] = str(path.absolute())
     return places
+
+
+def _filled(value: Any, places: Mapping[str, str]) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _filled(inner, places) for key, inner in value.items()}
+    if isinstance(value, str):
+        for name, place in places.items():
+            value = value.replace(f"{{{name}}}", place)
+    return value

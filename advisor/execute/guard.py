@@ -32,6 +32,16 @@ def members(run_id: str) -> list[int]:
     return found
 
 
+def alive(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    import psutil
+
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
 def end_all(run_id: str, grace: float = 5.0) -> int:
     """SIGTERM, then SIGKILL after ``grace`` seconds, until no process of the run is left. Returns how many there were."""
     first = members(run_id)

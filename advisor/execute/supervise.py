@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 import uuid
@@ -28,6 +29,9 @@ _SIGNS: tuple[tuple[Ending, re.Pattern[str]], ...] = (
     ("host_oom", re.compile(r"MemoryError|Cannot allocate memory|DefaultCPUAllocator: can't allocate memory")),
     ("hung", re.compile(r"Watchdog caught collective operation timeout|Timed out waiting|ProcessGroup\w* timeout")),
 )
+
+# What ranks say whose peer is gone: gloo's, NCCL's and the store's words.
+_PEER = re.compile(r"Connection (closed|reset|refused)|Broken pipe|remote process|DistNetworkError|Socket|NCCL error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ def supervise(
             start_new_session=True,
         )  # fmt: skip
         watcher.start()
-        log_size = 0
+        log_size, lost = 0, set[int]()
         try:
             while True:
                 code = process.poll()
@@ -100,9 +104,9 @@ def supervise(
                     on_tick(watcher.peaks, elapsed)
                 if code is not None:
                     break
-                if seen.errors:
-                    # One rank said why it dies: its peers would wait in a collective for it until the time limit.
-                    stopped = "failed"
+                if seen.errors or (lost := _lost(reader, seen, on_event)):
+                    # One rank said why it dies, or died without a word: its peers would wait for it in a collective.
+                    stopped = "failed" if seen.errors else "dead_rank"
                     break
                 if time_limit and elapsed > time_limit:
                     stopped = "hung"
@@ -117,6 +121,7 @@ def supervise(
             # Ctrl-C again must not leave half of them: wait until all are gone.
             previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
             try:
+                lost |= _lost(reader, seen, on_event)  # looked for before the rest is ended
                 if seen.errors:
                     time.sleep(0.3)  # let the other ranks say their own word, if they have one
                 guard.end_all(run_id)
@@ -128,7 +133,9 @@ def supervise(
                 watchman.wait()
             finally:
                 signal.signal(signal.SIGINT, previous)
-    return _outcome(seen, code, stopped, time.monotonic() - started, watcher.peaks, log, expects_status, time_limit)
+    return _outcome(
+        seen, code, stopped, lost, time.monotonic() - started, watcher.peaks, log, expects_status, time_limit
+    )
 
 
 def _collect(reader: StatusReader, seen: _Seen, on_event: Callable[[dict[str, Any]], None] | None) -> None:
@@ -141,6 +148,26 @@ def _collect(reader: StatusReader, seen: _Seen, on_event: Callable[[dict[str, An
             on_event(event)
 
 
+def _lost(reader: StatusReader, seen: _Seen, on_event: Callable[[dict[str, Any]], None] | None) -> set[int]:
+    """Ranks of this host whose process is gone although they said neither that they were done nor why they failed."""
+
+    def silent() -> set[int]:
+        last = {event["rank"] for event in seen.events if event["event"] in ("done", "error")}
+        started = [event for event in seen.events if event["event"] == "start" and event["rank"] not in last]
+        here = socket.gethostname()
+        return {event["rank"] for event in started if event["host"] == here and not guard.alive(event["pid"])}
+
+    gone = silent()
+    if gone:
+        _collect(reader, seen, on_event)  # the last word may have come since
+    return gone & silent()
+
+
+def _of_a_peer(error: dict[str, Any]) -> bool:
+    """Whether a rank's last word is only that it lost another."""
+    return bool(error["kind"] == "failed" and _PEER.search(str(error.get("trace", ""))))
+
+
 def _tail(log: Path, count: int = 12) -> tuple[str, ...]:
     with log.open("rb") as handle:
         handle.seek(max(0, log.stat().st_size - 64_000))
@@ -149,8 +176,8 @@ def _tail(log: Path, count: int = 12) -> tuple[str, ...]:
 
 
 def _outcome(
-    seen: _Seen, code: int | None, stopped: Ending | None, seconds: float, peaks: Peaks, log: Path, expects_status: bool,
-    time_limit: float | None,
+    seen: _Seen, code: int | None, stopped: Ending | None, lost: set[int], seconds: float, peaks: Peaks, log: Path,
+    expects_status: bool, time_limit: float | None,
 ) -> Outcome:  # fmt: skip
     tail = _tail(log)
 
@@ -159,6 +186,10 @@ def _outcome(
 
     if stopped == "interrupted":
         return ended("interrupted", "Interrupted; every process of the run was ended.", ())
+    if lost and (stopped == "dead_rank" or (seen.errors and all(map(_of_a_peer, seen.errors)))):
+        hint = "; the kernel does that when host RAM runs out" if peaks.host_low else ""
+        who = f"rank {min(lost)}" if len(lost) == 1 else f"ranks {', '.join(map(str, sorted(lost)))}"
+        return ended("dead_rank", f"The run died: {who} ended without a word, as a killed process does{hint}.")
     if seen.errors:
         first = min(seen.errors, key=lambda event: event["time"])
         lines = tuple(str(first.get("trace", "")).splitlines()[-12:]) or tail
@@ -178,12 +209,12 @@ def _outcome(
         found = sign.search(text)
         if found:
             return ended(ending, f"The run failed: {found.group(0)}.")
-    lost = {event["rank"] for event in seen.events} - done
+    silent = {event["rank"] for event in seen.events} - done
     killed = (code is not None and code < 0) or re.search(
         r"exitcode\s*:\s*-9|Signal 9|SIGKILL|code -9|return code = -9", text
     )
     if killed:
-        who = f"rank {min(lost)}" if len(lost) == 1 else "a rank"
+        who = f"rank {min(silent)}" if len(silent) == 1 else "a rank"
         hint = "; the kernel does that when host RAM runs out" if peaks.host_low else ""
         return ended("dead_rank", f"The run died: {who} was killed by a signal{hint}.")
     return ended("failed", f"The program ended with exit code {code}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import sys
 import time
 import traceback
@@ -17,13 +18,11 @@ from advisor.plan import read_plan
 
 
 class Task(BaseModel):
-    """What the supervisor hands a worker beside the plan (a JSON file, ``ADVISOR_TASK`` names it)."""
+    """What the supervisor hands a worker (a JSON file, its last argument). ``plan`` has the one step to do."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     plan: str
-    step: int
-    fallback: bool = False  # ``step`` counts in the plan's fallbacks
     status: str
     rehearse: bool = False
     steps: int | None = None  # optimizer steps; None: the whole data
@@ -44,10 +43,10 @@ class Task(BaseModel):
 
 def main() -> None:
     """Entry point of every rank."""
-    task = Task.model_validate_json(Path(os.environ["ADVISOR_TASK"]).read_text(encoding="utf-8"))
+    task = Task.model_validate_json(Path(sys.argv[-1]).read_text(encoding="utf-8"))
     rank = int(os.environ.get("RANK", "0"))
     status = Status(Path(task.status), rank)
-    status.write("start", pid=os.getpid())
+    status.write("start", pid=os.getpid(), host=socket.gethostname())
     try:
         _work(task, status)
     except BaseException as error:  # noqa: BLE001 - a rank's last word must be told to the supervisor, whatever it is
@@ -65,7 +64,7 @@ def main() -> None:
 
 def _work(task: Task, status: Status) -> None:
     plan = read_plan(Path(task.plan))
-    step = (plan.fallbacks if task.fallback else plan.steps)[task.step]
+    step = plan.main
     _quiet()
     started = time.monotonic()
     import torch
@@ -101,7 +100,8 @@ def _cause(error: BaseException) -> tuple[str, str]:
     text = str(error).strip().split("\n")[0][:400]
     if name == "OutOfMemoryError" or "CUDA out of memory" in text:
         return "oom", f"ran out of GPU memory: {text}"
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if full or "No space left on device" in str(error):  # libraries pass it on as errors of their own
         return "disk_full", f"found the disk full: {text}"
     if isinstance(error, MemoryError) or "can't allocate memory" in text:
         return "host_oom", f"ran out of host RAM: {text}"
