@@ -41,16 +41,17 @@ class Growth:
             micro * (length + job.max_new_tokens) / (job.micro_batch_size * (job.sequence_length + job.max_new_tokens))
         )
         changed = replace(job, micro_batch_size=micro, sequence_length=length)
-        budget = _shifted(found.budget, self._more(found.budget, factor))
+        budget = self._shifted(found.budget, factor)
         return _judged(self.model, replace(found, job=changed, budget=budget), changed, budget, machine)
 
-    def _more(self, budget: Budget, factor: float) -> int:
-        """Bytes by which the largest phase grows: another phase may become the largest."""
-        if not budget.phases:
-            return int((factor - 1) * max(self.by_phase.values(), default=0))
-        now = max(budget.phases.values())
-        then = max(size + int((factor - 1) * self.by_phase.get(phase, 0)) for phase, size in budget.phases.items())
-        return then - now
+    def _shifted(self, budget: Budget, factor: float) -> Budget:
+        """The budget with ``factor`` times the tokens: another phase may become the largest."""
+        now = budget.phases or self.by_phase
+        then = {phase: size + int((factor - 1) * self.by_phase.get(phase, 0)) for phase, size in now.items()}
+        if not now:
+            return budget
+        more = max(then.values()) - max(now.values())
+        return replace(budget, gpus=tuple(_shifted_gpu(gpu, more) for gpu in budget.gpus), phases=then)
 
 
 def _judged(model: ModelSpec, found: Candidate, job: Job, budget: Budget, machine: HardwareProfile) -> Candidate:
@@ -84,10 +85,6 @@ def _by_phase(found: Outline) -> dict[str, int]:
         if total >= fullest.get(point.phase, (0, 0))[0]:
             fullest[point.phase] = (total, grows)
     return {phase: grows for phase, (_, grows) in fullest.items()}
-
-
-def _shifted(budget: Budget, more: int) -> Budget:
-    return replace(budget, gpus=tuple(_shifted_gpu(gpu, more) for gpu in budget.gpus))
 
 
 def _shifted_gpu(gpu: GpuBudget, more: int) -> GpuBudget:

@@ -40,7 +40,12 @@ def candidate(
         parts={"weights": int(need * GIB)}, allocated=int(need * GIB), reserved=int(need * GIB),
         required=int(need * GIB), runtime=0, load_allocated=0,
     )  # fmt: skip
-    budget = Budget(gpus=(gpu,), host_ram=int(host * GIB), host_ram_load=0, phases={"backward": gpu.allocated})
+    budget = Budget(
+        gpus=(gpu,),
+        host_ram=int(host * GIB),
+        host_ram_load=0,
+        phases={"backward": gpu.allocated, "step": gpu.allocated},
+    )
     judged = judge(MODEL, on, made, budget)
     time = TimeEstimate(tokens_per_second=speed, decode_tokens_per_second=None if method else speed, error=error)
     return Candidate(

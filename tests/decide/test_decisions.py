@@ -29,7 +29,7 @@ def decided(on: HardwareProfile, found: list[Candidate], workload: Workload = TR
 
 @pytest.mark.parametrize(
     ("memory", "way"),
-    [(40, "ddp"), (18.5, "zero2"), (13.5, "zero3"), (5.5, "zero3_cpu"), (1.2, None)],
+    [(40, "ddp"), (18.5, "zero2"), (12.0, "zero3"), (6, "zero2_cpu"), (4.5, "zero3_cpu"), (1.2, None)],
 )
 def test_replicate_then_shard_then_offload(memory: float, way: str | None) -> None:
     on = machine(memory=memory)
