@@ -38,8 +38,9 @@ def _visible(machine: HardwareProfile, job: Job) -> dict[str, str]:
         return {}
     count = max(1, job.gpus // job.nodes)
     uuids = [uuid for card in cards for uuid in card.uuids][:count]
-    if machine.here and len(uuids) == count and job.nodes == 1:
-        names = ",".join(uuids)  # an index means another card wherever visibility was narrowed before
+    # An index means another card wherever visibility was narrowed before, or where a probe listed the fastest first.
+    if (machine.here or machine.mixed) and len(uuids) == count and job.nodes == 1:
+        names = ",".join(uuids)
     else:
         names = ",".join(str(index) for index in range(count))
     if cards[0].vendor == "amd":

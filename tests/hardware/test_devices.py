@@ -8,12 +8,9 @@ from typing import Any
 import pytest
 from traps import GIB, card, readings
 
-from advisor.errors import InputError
-from advisor.hardware.merge import join, read_hostfile
 from advisor.hardware.probe import probe
 from advisor.hardware.profile import HardwareProfile
 from advisor.hardware.readings import Recorder, Replay
-from advisor.software.known_bad import find
 
 SLICE = {
     "name": "NVIDIA H200 MIG 1g.18gb", "uuid": "MIG-1111-2222",
@@ -127,22 +124,6 @@ def test_e06_virtio_disks_say_rotational() -> None:
     assert probe(readings(more=more)).disk.kind == "unknown"
 
 
-@pytest.mark.parametrize(
-    ("torch", "transformers", "tags", "bad"),
-    [
-        ("2.13.0+cu130", "4.57.6", {"lora", "deepspeed", "trainer"}, True),
-        ("2.10.0", "5.0.0", {"lora", "deepspeed", "trainer"}, True),
-        ("2.10.0", "5.1.0", {"lora", "deepspeed", "trainer"}, False),
-        ("2.9.1", "4.57.6", {"lora", "deepspeed", "trainer"}, False),
-        ("2.13.0", "4.57.6", {"deepspeed", "trainer"}, False),
-    ],
-)
-def test_a09_known_bad_versions(torch: str, transformers: str, tags: set[str], bad: bool) -> None:
-    installed = {"torch": torch, "transformers": transformers, "deepspeed": "0.19.4"}
-    assert bool(find(installed, tags)) == bad
-    assert not find({"torch": torch, "transformers": transformers}, tags)
-
-
 def test_unified_memory_is_one_pool() -> None:
     machine = probe(readings((card(0, "NVIDIA GB10", memory=None),)))
     assert machine.gpus[0].unified_memory
@@ -158,25 +139,6 @@ def test_a_record_replays_to_the_same_machine(tmp_path: Path) -> None:
     skip: Any = {"name": True, "host": {"name"}}  # the machine's own name is not kept
     assert again.model_dump(exclude=skip) == first.model_dump(exclude=skip)
     assert "trap" not in (tmp_path / "readings.json").read_text()
-
-
-def test_nodes_join_to_the_weakest() -> None:
-    left = probe(readings((card(0), card(1)), available=64 * GIB))
-    right = probe(readings((card(0, total=80 * GIB),), available=32 * GIB, driver="570.1"))
-    joined = join([left, right])
-    assert (joined.nodes, joined.gpu_count, joined.capacities) == (2, 2, (80 * GIB,))
-    assert joined.host.memory_available == 32 * GIB
-    assert any(note.startswith("driver differs") for note in joined.notes)
-
-
-def test_hostfile(tmp_path: Path) -> None:
-    file = tmp_path / "hosts"
-    file.write_text("# two\nworker-1 slots=8\nworker-2 slots=4 # small\n")
-    assert read_hostfile(file) == [("worker-1", 8), ("worker-2", 4)]
-    for wrong in ("worker-1\n", "-oProxyCommand=x slots=1\n", "a slots=1\na slots=1\n", ""):
-        file.write_text(wrong)
-        with pytest.raises(InputError):
-            read_hostfile(file)
 
 
 def test_rocm_and_apple_are_described() -> None:
