@@ -137,7 +137,7 @@ def advice_view(advice: Advice, written: Path | None, width: int) -> Group:
     if decision.chosen and decision.chosen.job:
         out.append(Text(f"  {describe_job(decision.chosen.job)}"))
     out.extend(Text(f"  given up: {text}", style="yellow") for text in decision.given_up)
-    if decision.candidates:
+    if decision.candidates and advice.machine.gpus:
         out += [_heading("Candidates"), _candidate_rows(advice, width), _legend(advice)]
     if decision.path:
         out.append(_heading("Path through the rules"))
@@ -148,13 +148,14 @@ def advice_view(advice: Advice, written: Path | None, width: int) -> Group:
             for condition in failing[:2]:
                 seen = ", ".join(f"{name} = {value}" for name, value in condition.values)
                 out.append(Text(f"           {condition.text}" + (f"   ({seen})" if seen else ""), style="dim"))
-    if decision.why_not:
+    if decision.why_not and advice.machine.gpus:
         out.append(_heading("Why not the others"))
         out.extend(Text.assemble("  ", (label, "bold"), f": {reason}") for label, reason in decision.why_not)
     if decision.changes:
         out += [_heading("What would change the answer"), *_bullets(decision.changes)]
     if decision.ways_out:
-        out += [_heading("Nearest ways out"), *_bullets(decision.ways_out)]
+        heading = "Nearest ways out" if advice.machine.gpus else "Machines that would do (advisor … --hardware NAME)"
+        out += [_heading(heading), *_bullets(decision.ways_out)]
     if advice.plan is not None:
         for phase in advice.plan.steps:
             if phase.estimators:

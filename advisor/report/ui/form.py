@@ -33,7 +33,7 @@ class Field:
         return f"--{self.name.replace('_', '-')}"
 
 
-_OPEN = "as needed"
+_OPEN, NOTHING = "as needed", "nothing"
 FIELDS = (
     Field("model", "Model", hint="Hub id, folder or config.json"),
     Field("task", "Task", "choice", ("inference", "finetune")),
@@ -51,8 +51,11 @@ FIELDS = (
     Field("quantization", "Quantization", "choice", (_OPEN, "none", "nf4", "int8"), more=True),
     Field("optimizer", "Optimizer", "choice", (_OPEN, *OPTIMIZERS), more=True),
     Field("gradient_checkpointing", "Gradient checkpointing", "choice", (_OPEN, "yes", "no"), more=True),
+    Field("lora_rank", "LoRA rank", "number", hint="16", more=True),
+    Field("lora_alpha", "LoRA alpha", "number", hint="twice the rank", more=True),
     Field("attention", "Attention", "choice", (_OPEN, *get_args(Attention)), more=True),
     Field("strategy", "Strategy", "choice", (_OPEN, *STRATEGY_NAMES), more=True),
+    Field("then", "Afterwards", "choice", (NOTHING, "inference"), more=True),
     Field("download", "May ask the Hub for config.json", "flag", more=True),
 )
 
@@ -97,7 +100,7 @@ def _values(typed: Mapping[str, str]) -> dict[str, Any]:
                 values[field.name] = True
         elif field.kind == "number" and text:
             values[field.name] = _number(field, text)
-        elif text and text not in (_OPEN, HERE) and not (field.name == "method" and typed.get("task") != "finetune"):
+        elif text and text not in (_OPEN, NOTHING, HERE) and not (field.name == "method" and text == field.choices[0]):
             values[field.name] = text
     values.setdefault("task", "inference")
     return values
