@@ -47,7 +47,7 @@ def decide(model: ModelSpec, machine: HardwareProfile, workload: Workload, rules
         seen = _joined(seen, pick.found, open_method=workload.method == "auto")
         if pick.chosen is not None:
             return _decided(pick, tuple(seen), machine, workload, tuple(given_up))
-        if method is not None:
+        if method is not None and machine.gpus:
             given_up.append(_given_up(method, pick.found))
     return _nothing(picks, tuple(seen), machine, tuple(given_up))
 
@@ -221,7 +221,8 @@ def _nothing(
     near = nearest(found)
     missing = near[0].shortfall if near else 0
     if not machine.gpus:
-        sentence = f"{machine.name} has no GPU, so nothing runs on it; below are machines that would do."
+        name = machine.name[:1].upper() + machine.name[1:]
+        sentence = f"{name} has no GPU, so nothing runs on it; below are machines that would do."
     elif near:
         sentence = (
             f"Nothing fits on {machine.name}: {near[0].label} comes nearest and is short of {format_bytes(missing)}."

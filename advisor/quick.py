@@ -17,6 +17,7 @@ from advisor.models.spec import ModelSpec
 from advisor.strategies import limits
 from advisor.strategies.defaults import filled
 from advisor.strategies.estimate import estimate
+from advisor.strategies.reasons import hopeless
 from advisor.strategies.registry import STRATEGIES
 from advisor.strategies.verdict import judge
 
@@ -25,19 +26,26 @@ def first_fit(model: ModelSpec, machine: HardwareProfile, workload: Workload, tr
     """What the rules choose among the leanest jobs; with method auto, of the first method that fits. None if none."""
     for method in methods(workload):
         asked = replace(workload, method=method) if method else workload
-        found = tuple(candidates(model, machine, asked))
+        found = tuple(candidates(model, machine, asked, hopeless_too=False))
         _, chosen = choose(tree, machine, asked, model, found, method or "")
         if chosen is not None:
             return chosen
     return None
 
 
-def candidates(model: ModelSpec, machine: HardwareProfile, workload: Workload) -> Iterator[Candidate]:
-    """Every strategy's leanest jobs with a verdict by formula; refused ones are left out."""
+def candidates(
+    model: ModelSpec, machine: HardwareProfile, workload: Workload, *, hopeless_too: bool = True
+) -> Iterator[Candidate]:
+    """Every strategy's leanest jobs with a verdict by formula; refused ones are left out.
+
+    Without ``hopeless_too``, neither is traced what holds more than a card at all times.
+    """
     for strategy in STRATEGIES.values():
         if strategy.name == "device_map" or strategy.refuses(model, machine, workload) is not None:
             continue
         for job in strategy.jobs(model, machine, workload):
+            if not hopeless_too and hopeless(model, machine, job):
+                continue
             if limits.objection(model, machine, filled(workload, machine), job) is None:
                 yield from _judged(model, machine, job)
 

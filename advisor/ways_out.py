@@ -17,10 +17,11 @@ from advisor.hardware.profile import HardwareProfile
 from advisor.job import Method, Workload
 from advisor.models.spec import ModelSpec
 from advisor.quick import first_fit
-from advisor.strategies.search import exact
+from advisor.strategies.search import exact, near_limit
 from advisor.units import format_bytes
 
 WAYS = 3
+EACH = 2  # machines named for each method, where there is no GPU
 _STORED: tuple[Literal["none", "int8", "nf4"], ...] = ("none", "int8", "nf4")
 # Least bytes a parameter that a method keeps on all GPUs and hosts together: what is below cannot do it by far.
 _LEAST = {"full": 4.0, "lora": 2.0, "qlora": 0.5, None: 2.0, "nf4": 0.5, "int8": 1.0}
@@ -31,7 +32,7 @@ def ways_out(
 ) -> tuple[str, ...]:
     """At most three sentences, the cheapest change first."""
     if not machine.gpus:
-        return tuple(islice(_machines_that_do(model, workload, rules_dir, every=True), WAYS))
+        return tuple(_machines_that_do(model, workload, rules_dir, every=True))
     found = [
         *_other_method(model, machine, workload, rules_dir),
         *_smaller(model, machine, decision),
@@ -90,16 +91,14 @@ def _lengths(length: int) -> Iterator[int]:
 def _machines_that_do(
     model: ModelSpec, workload: Workload, rules_dir: Path | None, *, every: bool = False
 ) -> Iterator[str]:
-    """Shipped profiles that do the work, smallest first, a formula over all and a replay of what is named.
+    """Shipped profiles that do the work, smallest first, by formula; what is near a card's limit is replayed.
 
-    With ``every``, the smallest for each method (or storage of weights) in turn, most faithful first.
+    With ``every``, the smallest ones for each method (or storage of weights) in turn, most faithful first.
     """
     kinds = list(_kinds(workload)) if every else [workload]
     for kind in kinds:
-        for found, profile in _fitting(model, kind, rules_dir):
+        for found, profile in islice(_fitting(model, kind, rules_dir), EACH if every else None):
             yield f"{profile.name}: {_in_short(found, profile)}"
-            if every:
-                break
 
 
 def _kinds(workload: Workload) -> Iterator[Workload]:
@@ -125,7 +124,8 @@ def _fitting(
         # Moving weights in for every token is a last resort, nothing to buy a machine for.
         if found.job.offload_param and (not found.job.trains or found.job.method != "full"):
             continue
-        replayed = exact(found, model, profile)
+        assert found.budget is not None
+        replayed = exact(found, model, profile) if near_limit(profile, found.job, found.budget) else found
         if replayed.fits:
             yield replayed, profile
 
@@ -149,7 +149,6 @@ def _in_short(candidate: Candidate, machine: HardwareProfile) -> str:
     assert candidate.budget is not None and candidate.job is not None
     need = f"{format_bytes(candidate.budget.fullest.needed)} of {format_bytes(max(machine.capacities))} a GPU"
     cards = f"{candidate.job.gpus} GPU{'s' if candidate.job.gpus != 1 else ''}"
-    stored = f" in {candidate.job.quantization}" if candidate.job.quantization and not candidate.job.trains else ""
     offloads = candidate.job.offload_optimizer or candidate.job.offload_param
     host = f" and {format_bytes(candidate.budget.host_ram)} of host RAM" if offloads else ""
-    return f"{candidate.label}{stored} on {cards}, {need}{host}"
+    return f"{candidate.label} on {cards}, {need}{host}"

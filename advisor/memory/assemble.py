@@ -11,7 +11,7 @@ from advisor.job import Job
 from advisor.memory.optimizer import Step, optimizer_step
 from advisor.memory.stretch import Part, Stretched, parameters, stretch
 from advisor.memory.timeline import Event, Parameter, Timeline
-from advisor.memory.trace.types import Trace
+from advisor.memory.trace.types import Mark, Trace
 from advisor.models.spec import ModelSpec
 
 # Decode steps that are laid out one by one; a longer generation is represented by as many, evenly spread over it, so
@@ -28,11 +28,12 @@ _TRACED = (
 )  # fmt: skip
 
 
-def trace_of(model: ModelSpec, job: Job) -> Trace:
-    """The job's trace, from the disk cache when it was made before with the same libraries and our same code."""
+def trace_key(model: ModelSpec, job: Job) -> dict[str, Any]:
+    """Everything that the job's trace depends on."""
     key: dict[str, Any] = {name: getattr(job, name) for name in _TRACED}
     zero = job.strategy in ("zero2", "zero3")
     key |= {
+        "marks": job.strategy == "zero3",
         "config": dict(model.config),
         "kind": model.kind,
         "accumulates": job.gradient_accumulation_steps > 1 and job.trains,
@@ -43,13 +44,18 @@ def trace_of(model: ModelSpec, job: Job) -> Trace:
         "versions": [version_of(name) for name in ("torch", "transformers", "peft")],
         "code": source_digest("memory/trace", "memory/operators"),
     }
+    return key
+
+
+def trace_of(model: ModelSpec, job: Job) -> Trace:
+    """The job's trace, from the disk cache when it was made before with the same libraries and our same code."""
 
     def compute() -> Any:
         from advisor.memory.trace.run import run
 
         return run(model, job).to_json()
 
-    return Trace.from_json(cached("trace", key, compute))
+    return Trace.from_json(cached("trace", trace_key(model, job), compute))
 
 
 def timeline(model: ModelSpec, job: Job, *, optimizer: bool = True, hopper: bool = True) -> Timeline:
@@ -79,7 +85,19 @@ def whole_step(
             build.training_step(whole, job, step, number)
     else:
         build.generation(whole, job)
-    return Timeline(tuple(build.events), params, decode_tokens=max(0, job.max_new_tokens - 1))
+    return Timeline(
+        tuple(build.events), params, decode_tokens=max(0, job.max_new_tokens - 1), modules=_owners(whole, params)
+    )
+
+
+def _owners(whole: Stretched, params: tuple[Parameter, ...]) -> dict[str, tuple[int, ...]]:
+    index = {param.name: number for number, param in enumerate(params)}
+    owners: dict[str, tuple[int, ...]] = {}
+    for part in whole.parts:
+        for moment in part.moments:
+            if moment.mark is not None and moment.mark.module not in owners:
+                owners[moment.mark.module] = tuple(index[name] for name in moment.mark.params)
+    return owners
 
 
 class _Builder:
@@ -104,6 +122,9 @@ class _Builder:
     def _free(self, key: int, size: int, part: str) -> None:
         self.events.append(Event("free", key, size, part))
 
+    def _mark(self, mark: Mark) -> None:
+        self.events.append(Event("enter" if mark.enters else "exit", int(mark.backward), 0, mark.module))
+
     def _handle(self, phase: str, label: str) -> None:
         """The first matrix product of a thread takes cuBLAS's workspace; autograd runs the backward in its own."""
         if label.startswith("matmul") and self._handles < (2 if phase == "backward" else 1):
@@ -119,7 +140,9 @@ class _Builder:
                 phase = part.segment.phase
                 self.events.append(Event("phase", number, 0, phase))
             for moment in part.moments:
-                if moment.kind == 0:
+                if moment.mark is not None:
+                    self._mark(moment.mark)
+                elif moment.kind == 0:
                     assert moment.operator is not None
                     _, flops, moved, label = moment.operator
                     self.events.append(Event("op", flops, moved, label))
@@ -199,6 +222,9 @@ class _Builder:
         for one, other in zip(first, last if len(last) == len(first) else first, strict=True):
             same = len(one.moments) == len(other.moments)
             for index, moment in enumerate(one.moments):
+                if moment.mark is not None:
+                    self._mark(moment.mark)
+                    continue
                 if moment.kind == 0:
                     assert moment.operator is not None
                     twin = other.moments[index].operator if same else None

@@ -6,13 +6,15 @@ costs milliseconds at any depth. The search steers by it; what is decided near a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
 from advisor.job import Job
-from advisor.memory.assemble import trace_of
+from advisor.memory.assemble import trace_key, trace_of
 from advisor.memory.optimizer import optimizer_step
 from advisor.memory.stretch import Part, parameters, stretch
 from advisor.memory.timeline import Parameter
@@ -36,7 +38,7 @@ class Point(NamedTuple):
     inner: bool  # a layer's turn, and not what comes before or after the layers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Outline:
     """A step by turns, and the model's parameters and states. Bytes on one device that does all the work."""
 
@@ -44,27 +46,27 @@ class Outline:
     parameters: tuple[Parameter, ...]
     buffers: int
 
-    @property
+    @cached_property
     def weights(self) -> int:
         """Bytes of all weights as stored."""
         return sum(parameter.storage_bytes for parameter in self.parameters)
 
-    @property
+    @cached_property
     def numel(self) -> int:
         """All parameters."""
         return sum(parameter.numel for parameter in self.parameters)
 
-    @property
+    @cached_property
     def trained(self) -> int:
         """Trainable parameters."""
         return sum(parameter.numel for parameter in self.parameters if parameter.trainable)
 
-    @property
+    @cached_property
     def gradients(self) -> int:
         """Bytes of all gradients."""
         return sum(parameter.numel * parameter.dtype_bytes for parameter in self.parameters if parameter.trainable)
 
-    @property
+    @cached_property
     def largest_layer(self) -> int:
         """Bytes of the largest layer, or of the largest parameter outside the layers."""
         layers: dict[int, int] = {}
@@ -74,29 +76,42 @@ class Outline:
         outside = max((p.storage_bytes for p in self.parameters if p.layer is None), default=0)
         return max(outside, *layers.values(), 0)
 
-    @property
+    @cached_property
     def live(self) -> int:
         """The largest ``live`` of all turns, cache included."""
         return max((point.live + point.cache for point in self.points), default=0)
 
-    @property
+    @cached_property
     def cache(self) -> int:
         """Bytes of keys and values at the end."""
         return max((point.cache for point in self.points), default=0)
 
-    @property
+    @cached_property
     def inside(self) -> int:
         """The most that one turn adds by itself, logits left out."""
         return max((point.inside for point in self.points if not point.logits), default=0)
 
-    @property
+    @cached_property
     def logits(self) -> int:
         """The largest live bytes of logits."""
         return max((point.logits for point in self.points), default=0)
 
 
+_OUTLINES: dict[str, Outline] = {}  # of this process: a search asks for the same step on many machines
+_KEPT = 64
+
+
 def outline(model: ModelSpec, job: Job) -> Outline:
     """The outline of ``job``. Raises InputError for a config that transformers cannot read."""
+    key = json.dumps([trace_key(model, job), job.max_new_tokens], sort_keys=True, default=str)
+    if key not in _OUTLINES:
+        if len(_OUTLINES) >= _KEPT:
+            _OUTLINES.pop(next(iter(_OUTLINES)))
+        _OUTLINES[key] = _outline(model, job)
+    return _OUTLINES[key]
+
+
+def _outline(model: ModelSpec, job: Job) -> Outline:
     trace = trace_of(model, job)
     points = tuple(_points(trace))
     if not job.trains:

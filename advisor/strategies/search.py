@@ -232,7 +232,7 @@ def _judged(search: _Search, strategy: Strategy, job: Job) -> Candidate:
     if reason is not None:
         return Candidate(strategy=job.strategy, method=job.method, verdict="refused", reason=reason, job=settled)
     budget = estimate(search.model, search.machine, settled)
-    if _near(search.machine, settled, budget) and search.replays < MAX_REPLAYS:
+    if near_limit(search.machine, settled, budget) and search.replays < MAX_REPLAYS:
         search.replays += 1
         budget = strategy.budget(search.model, search.machine, settled)
     return _candidate(search.model, search.machine, strategy, settled, budget)
@@ -247,7 +247,7 @@ def _candidate(model: ModelSpec, machine: HardwareProfile, strategy: Strategy, j
     )  # fmt: skip
 
 
-def _near(machine: HardwareProfile, job: Job, budget: Budget) -> bool:
+def near_limit(machine: HardwareProfile, job: Job, budget: Budget) -> bool:
     """Whether the estimate is too near a card's limit to decide."""
     limit = 1 - TYPICAL[job.strategy]
     return any(
