@@ -36,7 +36,8 @@ from advisor.hardware.probe import probe
 from advisor.hardware.readings import Live
 from advisor.hardware.software import nvcc_command
 found = {"imports": time.perf_counter() - start}
-questions = [("nvml",), ("system", "."), ("packages",), ("displays",), ("mounts",), ("command", *nvcc_command(dict(os.environ)))]
+questions = [("nvml",), ("system", "."), ("packages",), ("displays",), ("mounts",),
+             ("command", *nvcc_command(dict(os.environ)))]
 machine = Live()
 for question in questions:
     start = time.perf_counter()
