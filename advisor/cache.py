@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import json
+import logging
 import os
+import time
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -17,6 +19,8 @@ from typing import Any
 
 from advisor.errors import InputError
 from advisor.files import read_json, write_whole
+
+_LOG = logging.getLogger("advisor")
 
 
 def cache_dir() -> Path:
@@ -64,7 +68,10 @@ def cached(kind: str, key: Mapping[str, Any], compute: Callable[[], Any]) -> Any
             return read_json(path)["value"]
         except (InputError, KeyError, TypeError):
             path.unlink(missing_ok=True)
+    _LOG.info("%s", kind.replace("_", " "))
+    start = time.perf_counter()
     value = compute()
+    _LOG.debug("%s took %.2f s", kind.replace("_", " "), time.perf_counter() - start)
     try:
         write_whole(path, json.dumps({"key": json.loads(text), "value": value}))
     except InputError:

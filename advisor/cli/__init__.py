@@ -45,9 +45,11 @@ _COMMANDS = (
 def _register() -> None:
     import importlib
 
+    from advisor.cli.output import with_level
+
     for name in _COMMANDS:
         module = importlib.import_module(f"advisor.cli.{name}")
-        app.command(name)(getattr(module, name))
+        app.command(name)(with_level(getattr(module, name)))
 
 
 _register()
@@ -55,13 +57,16 @@ _register()
 
 def main() -> None:
     """Entry point: an AdvisorError becomes one line on stderr and its exit code; Ctrl-C exits with 130."""
+    from advisor.cli.output import prepare_streams
     from advisor.errors import AdvisorError
 
+    prepare_streams()
     # No model is fetched unless the user allowed it; libraries that look at these must see them before their import.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     try:
         app()
     except AdvisorError as error:
+        _show_origin(error)
         sys.stderr.write(f"advisor: {error}\n")
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
@@ -71,3 +76,13 @@ def main() -> None:
         # The reader (head, less) went away: that is no error. Keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+
+
+def _show_origin(error: Exception) -> None:
+    """Under ``--verbose``, where an error comes from."""
+    from advisor.report.progress import Level, level
+
+    if level() is Level.VERBOSE:
+        import traceback
+
+        sys.stderr.write("".join(traceback.format_exception(error)))

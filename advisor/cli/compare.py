@@ -69,5 +69,7 @@ def compare(
 
 def _say(text: str) -> None:
     """Progress, for people alone: a pipe gets none."""
-    if sys.stderr.isatty():
+    from advisor.report.progress import shown
+
+    if shown():
         sys.stderr.write(f"{text}\n")

@@ -7,12 +7,19 @@ from typing import Annotated
 
 import typer
 
+from advisor.cli import complete
+
 
 def recommend(
-    model: Annotated[str, typer.Option("--model", "-m", help="Hub id, local folder or config.json.")],
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="Hub id, local folder or config.json.", autocompletion=complete.models)
+    ],
     task: Annotated[str, typer.Option("--task", "-t", help="inference or finetune.")],
     hardware: Annotated[
-        str | None, typer.Option("--hardware", help="A profile's name or file; default: this machine.")
+        str | None,
+        typer.Option(
+            "--hardware", help="A profile's name or file; default: this machine.", autocompletion=complete.hardware
+        ),
     ] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", help="Use this many GPUs of each node.")] = None,
     nodes: Annotated[int | None, typer.Option("--nodes", help="Number of alike nodes.")] = None,
@@ -64,6 +71,7 @@ def recommend(
     """
     from advisor import advise, ask
     from advisor.plan import check_writable, write_plan
+    from advisor.report.progress import working
 
     question = ask.ask(
         model,
@@ -93,7 +101,8 @@ def recommend(
     )
     # A plan that could not be written would waste the whole computation: look before.
     check_writable(out)
-    advice = advise.recommend(question.model, question.machine, question.workload, rules_dir=rules)
+    with working(f"deciding for {question.model.name}"):
+        advice = advise.recommend(question.model, question.machine, question.workload, rules_dir=rules)
     written: Path | None = None
     if advice.plan is not None:
         write_plan(advice.plan, out)

@@ -25,6 +25,7 @@ def validate(
     from rich.progress import track
 
     from advisor.record import read_records
+    from advisor.report import progress
     from advisor.report import validation as report
     from advisor.validate.runs import Predictor
     from advisor.validate.validation import read_reasons, score_runs
@@ -34,7 +35,7 @@ def validate(
     for name in sorted({field for record in records for field in record.unknown_fields}):
         messages.print(f"unknown field ignored: {name}", markup=False)
     predictor = Predictor.ours()
-    shown = track(records, "predicting", console=messages, disable=not messages.is_terminal)
+    shown = track(records, "predicting", console=messages, disable=not progress.shown())
     result = score_runs([predictor.run(record) for record in shown], read_reasons(files))
     if readme is not None:
         report.write_readme(result, readme)

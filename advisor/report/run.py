@@ -6,6 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
+from advisor.report.progress import Level, level, shown
 from advisor.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class Live:
     """One line on a terminal's stderr that says how far a run is; elsewhere each step has a line of its own."""
 
     def __init__(self) -> None:
-        self._shown = sys.stderr.isatty()
+        self._shown = shown()
         self._step = ""
         self._last = 0.0
 
@@ -53,10 +54,12 @@ class Live:
 
 
 def show_event(event: dict[str, Any]) -> None:
-    """Generated text goes to stdout; rank 0's progress is a line on stderr."""
+    """Generated text goes to stdout; rank 0's progress is a line on stderr, but under --quiet."""
     if event["event"] == "text":
         sys.stdout.write(event["text"] + ("\n" if event["end"] else ""))
         sys.stdout.flush()
+    elif level() is Level.QUIET:
+        return
     elif event["event"] == "step" and event["rank"] == 0:
         took = f", {format_seconds(event['seconds'])}" if event["seconds"] is not None else ""
         sys.stderr.write(f"step {event['step']} of {event['total']}{took}\n")

@@ -15,7 +15,6 @@ from advisor.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from advisor.advise import Advice
-    from advisor.decide.types import Candidate
 
 # One colour and one letter a part: the letter carries the meaning where there is no colour.
 PART_STYLES: dict[str, tuple[str, str]] = {
@@ -30,6 +29,7 @@ PART_STYLES: dict[str, tuple[str, str]] = {
     "allocator": ("bright_black", "a"),
     "runtime": ("white", "R"),
 }
+_WIDE = 100  # columns from which candidates stand in a table
 _VERDICTS = {
     "fits": ("green", "fits"),
     "tight": ("yellow", "tight"),
@@ -62,44 +62,55 @@ def _limit(advice: Advice) -> int:
     return max(advice.machine.capacities, default=0)
 
 
-def _candidate_rows(advice: Advice, width: int) -> Table:
+def _scale(advice: Advice) -> int:
+    """Bytes that a whole bar stands for. A hopeless candidate must not squeeze the others: bars end at 1.5 cards."""
     limit = _limit(advice)
     budgets = [candidate.budget for candidate in advice.decision.candidates]
     needs = [budget.fullest.needed for budget in budgets if budget is not None and budget.gpus]
-    # A hopeless candidate must not squeeze the others: bars end at 1.5 times the card.
-    scale = max(int(limit * 1.1), min(max(needs, default=1), int(limit * 1.5)), 1)
-    narrow = width < 100
+    return max(int(limit * 1.1), min(max(needs, default=1), int(limit * 1.5)), 1)
+
+
+def _candidate_lines(advice: Advice, width: int) -> list[RenderableType]:
+    """Candidates where there is no room for a table: name and verdict, figures, bar."""
+    limit, scale = _limit(advice), _scale(advice)
+    lines: list[RenderableType] = [Text(f"memory of the fullest GPU ( | = card, {format_bytes(limit)})", style="dim")]
+    for candidate in advice.decision.candidates:
+        style, word = _VERDICTS[candidate.verdict]
+        chosen = candidate is advice.decision.chosen
+        name = Text(("> " if chosen else "  ") + candidate.label, style="bold" if chosen else "")
+        lines.append(Text.assemble(name, "  ", (word, style)))
+        if candidate.budget is None or not candidate.budget.gpus:
+            continue
+        figures = (
+            format_bytes(candidate.budget.fullest.needed), f"host {format_bytes(candidate.budget.host_ram)}",
+            describe_time(candidate.time),
+        )  # fmt: skip
+        lines.append(Text("    " + ", ".join(figure for figure in figures if figure)))
+        lines.append(Text.assemble("    ", memory_bar(parts_of(candidate), limit, scale, max(8, min(48, width - 5)))))
+    return lines
+
+
+def _candidate_rows(advice: Advice, width: int) -> Table:
+    limit, scale = _limit(advice), _scale(advice)
     table = Table(box=None, padding=(0, 1), show_edge=False, expand=False)
     table.add_column("candidate", no_wrap=True)
-    table.add_column("")
-    if not narrow:
-        table.add_column(f"memory of the fullest GPU ( | = card, {format_bytes(limit)})", no_wrap=True)
-    table.add_column("GPU", justify="right", no_wrap=True)
-    table.add_column("host", justify="right", no_wrap=True)
-    table.add_column("speed", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    table.add_column(f"memory of the fullest GPU ( | = card, {format_bytes(limit)})", no_wrap=True)
+    for name in ("GPU", "host", "speed"):
+        table.add_column(name, justify="right", no_wrap=True)
     bar_width = max(16, min(48, width - 74))
     for candidate in advice.decision.candidates:
         style, word = _VERDICTS[candidate.verdict]
         chosen = candidate is advice.decision.chosen
-        cells: list[RenderableType] = [
-            Text(("> " if chosen else "  ") + candidate.label, style="bold" if chosen else ""),
-            Text(word, style=style),
-        ]
-        if _has_gpus(candidate):
-            assert candidate.budget is not None
-            bar: RenderableType = memory_bar(parts_of(candidate), limit, scale, bar_width)
-            gpu = format_bytes(candidate.budget.fullest.needed if candidate.budget else None)
-        else:
-            bar, gpu = Text(""), ""
-        if not narrow:
-            cells.append(bar)
-        host = format_bytes(candidate.budget.host_ram) if candidate.budget else ""
-        table.add_row(*cells, gpu, host, describe_time(candidate.time))
+        bar, gpu, host = Text(""), "", ""
+        if candidate.budget is not None:
+            host = format_bytes(candidate.budget.host_ram)
+            if candidate.budget.gpus:
+                bar = memory_bar(parts_of(candidate), limit, scale, bar_width)
+                gpu = format_bytes(candidate.budget.fullest.needed)
+        name = Text(("> " if chosen else "  ") + candidate.label, style="bold" if chosen else "")
+        table.add_row(name, Text(word, style=style), bar, gpu, host, describe_time(candidate.time))
     return table
-
-
-def _has_gpus(candidate: Candidate) -> bool:
-    return candidate.budget is not None and bool(candidate.budget.gpus)
 
 
 def _legend(advice: Advice) -> Text:
@@ -138,7 +149,8 @@ def advice_view(advice: Advice, written: Path | None, width: int) -> Group:
         out.append(Text(f"  {describe_job(decision.chosen.job)}"))
     out.extend(Text(f"  given up: {text}", style="yellow") for text in decision.given_up)
     if decision.candidates and advice.machine.gpus:
-        out += [_heading("Candidates"), _candidate_rows(advice, width), _legend(advice)]
+        rows = [_candidate_rows(advice, width)] if width >= _WIDE else _candidate_lines(advice, width)
+        out += [_heading("Candidates"), *rows, _legend(advice)]
     if decision.path:
         out.append(_heading("Path through the rules"))
         for step in decision.path:
@@ -169,8 +181,13 @@ def advice_view(advice: Advice, written: Path | None, width: int) -> Group:
 
 
 def show_advice(advice: Advice, written: Path | None) -> None:
-    """Print the answer on stdout, as wide as the terminal (100 columns when piped)."""
+    """Print the answer on stdout, as wide as the terminal (120 columns when piped); under --quiet, its sentence."""
     import sys
 
+    from advisor.report.progress import Level, level
+
+    if level() is Level.QUIET:
+        print(advice.decision.sentence)
+        return
     console = Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else 120)
     console.print(advice_view(advice, written, console.width))
