@@ -123,7 +123,8 @@ def _zero(job: Job, found: Outline) -> list[tuple[str, dict[Part, int]]]:
     else:
         # Averaged gradients, flat and in fp32; with the optimizer on the host, the largest one's norm in fp64.
         temporary = 8 * (_largest_trained(found) if moved else share)
-    return [*turns, ("step", fixed | {"buffers": buffers, "gradients": gradients, "temporary": temporary})]
+    made = ("load", fixed | {"gradients": gradients})
+    return [made, *turns, ("step", fixed | {"buffers": buffers, "gradients": gradients, "temporary": temporary})]
 
 
 def _largest_trained(found: Outline) -> int:
