@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from advisor.check.facts import Call, ScriptFacts
 from advisor.check.readers.evaluate import Evaluator
 from advisor.check.readers.scopes import Scope, scopes
+from advisor.check.readers.trees import walk
 from advisor.check.values import UNKNOWN, Called, Dotted, Node, Option
 
 # A file without any of these words has nothing that a rule looks at, and is not even parsed.
@@ -57,7 +58,7 @@ class _Reader:
         """What the evaluator must know of the whole file before it evaluates anything."""
         evaluator = self.evaluator
         loads: Counter[str] = Counter()
-        for node in ast.walk(self.tree):
+        for node in walk(self.tree):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
                 loads[node.id] += 1
             elif isinstance(node, ast.ClassDef):

@@ -6,10 +6,18 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from advisor.check.readers.trees import children, walk
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 CHANGING = frozenset(
     {"update", "pop", "popitem", "setdefault", "clear", "append", "extend", "insert", "remove", "sort"}
 )
+
+# Most nodes of a tree: they bind nothing, call nothing and open no block.
+_PLAIN = frozenset(
+    {ast.Name, ast.Constant, ast.Attribute, ast.Expr, ast.keyword, ast.Tuple, ast.List, ast.Dict, ast.Return, ast.BinOp,
+     ast.UnaryOp, ast.Compare, ast.JoinedStr, ast.FormattedValue, ast.Subscript, ast.Slice, ast.Starred, ast.With}
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -116,8 +124,11 @@ class _Walker:
         stack: list[tuple[ast.AST, bool, int]] = [(statement, False, 0) for statement in reversed(body)]
         while stack:
             node, maybe, block = stack.pop()
-            children = self.visit(scope, node, maybe, block)
-            stack.extend(reversed(list(children)))
+            if type(node) in _PLAIN:
+                below = [(child, maybe, block) for child in children(node)]
+            else:
+                below = list(self.visit(scope, node, maybe, block))
+            stack += below[::-1]
         scope.calls.sort(key=lambda call: (call[0].end_lineno or 0, call[0].end_col_offset or 0))
 
     def inner(self, scope: Scope, node: Function) -> None:
@@ -189,7 +200,7 @@ class _Walker:
             maybe = True
             self.blocks += 1
             block = self.blocks
-        yield from ((child, maybe, block) for child in ast.iter_child_nodes(node))
+        yield from [(child, maybe, block) for child in children(node)]
 
     def bind(self, scope: Scope, name: str, node: ast.AST) -> Binding:
         found = scope.binding(name)
@@ -244,7 +255,7 @@ class _Walker:
 
     def targets(self, scope: Scope, target: ast.expr, times: int = 1) -> None:
         """Names that a target binds in a way that is not followed."""
-        for node in ast.walk(target):
+        for node in walk(target):
             if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
                 scope.binding(node.id).times += max(times, 2)
             elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
