@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from advisor.ask import ask
+from advisor.deciding import decide
 from advisor.errors import InputError
 from advisor.hardware.load import load_profile, profile_paths, select
 from advisor.units import MIB
@@ -25,8 +27,13 @@ def numbers(value: Any, path: str = "") -> set[str]:
     return {path} if number else set()
 
 
-def test_there_are_enough() -> None:
-    assert len(NAMES) >= 24
+def test_the_usual_machines_are_there() -> None:
+    wanted = (
+        "t4 v100-16g-x4 a10g-x4 l4-x4 l40s-x4 l40s-x8 a100-40g-x8 a100-80g-x8 h100-pcie h100-nvl h100-x8 h20-x8 h200-x8 gh200 "
+        "b200-x8 gb200-x4 mi300x-x8 rtx3060-12g rtx3090-x2 rtx4090-x2 rtx5090 rtx5090-x2 rtxpro6000-x8 rtxa6000-x4 gb10 "
+        "jetson-orin-64g m3max-128g"
+    )
+    assert not set(wanted.split()) - set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -35,8 +42,59 @@ def test_every_number_has_a_source(name: str) -> None:
     assert profile.name == name
     stated = profile.model_dump(exclude={"sources", "nodes"}, exclude_none=True)
     wanted = numbers(stated) - {"gpus.count"}
-    missing = {path for path in wanted if not any(key.startswith(path) for key in profile.sources)}
-    assert not missing
+    assert not wanted - profile.sources.keys()
+    # And no source speaks of a number that is not there.
+    assert not profile.sources.keys() - wanted - {"gpus.compute_capability"}
+    assert ("gpus.compute_capability" in profile.sources) == (profile.cards[0].compute_capability is not None)
+    assert not any("guess" in source for source in profile.sources.values())
+
+
+# Usable bytes/s of a full slot, by generation, and NVLink-C2C of the superchips.
+SLOTS = {12e9, 25e9, 50e9, 225e9, 450e9}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_figures_are_sane(name: str) -> None:
+    profile = load_profile(name)
+    links, cards = profile.links, profile.cards
+    for card in cards:
+        assert card.memory_total % MIB == 0 and 8 << 30 <= card.memory_total <= 300 << 30
+        assert card.memory_bandwidth and 0.1e12 < card.memory_bandwidth <= 8e12
+        assert card.fp16_flops and card.fp32_flops and card.fp32_flops < card.fp16_flops
+        assert card.has_bf16 == (card.bf16_flops is not None)
+        assert card.bf16_flops in (None, card.fp16_flops)
+        assert (card.compute_capability is not None) == (card.vendor == "nvidia")
+        # Reading all memory once takes a card 5 to 500 ms, whatever its class.
+        assert 0.005 < card.memory_total / card.memory_bandwidth < 0.5
+        if card.unified_memory:
+            assert links.host_to_gpu is None and profile.host.memory_total is None
+        else:
+            assert links.host_to_gpu in SLOTS and links.gpu_to_host == links.host_to_gpu
+            assert profile.host.memory_total and profile.host.cpus
+    if len(cards) == 1:
+        assert links.gpu_to_gpu is None and links.gpu_to_gpu_kind is None
+        return
+    assert links.gpu_to_gpu is not None and links.host_to_gpu is not None and links.peer_to_peer is not None
+    if links.gpu_to_gpu_kind == "pcie":
+        # Without peer access every byte crosses the bus twice, as `advisor probe` counts it, too.
+        assert links.gpu_to_gpu == links.host_to_gpu / (1 if links.peer_to_peer else 2)
+        geforce = any("GeForce" in card.name for card in cards)
+        assert links.peer_to_peer is not geforce
+    else:
+        assert links.peer_to_peer and links.host_to_gpu < links.gpu_to_gpu <= 900e9
+
+
+def test_every_machine_plans_the_inference_of_a_7b() -> None:
+    """On each there is a decision, which fits its cards; without bf16 units in fp16."""
+    for name in NAMES:
+        question = ask("meta-llama/Llama-2-7b-hf", "inference", hardware=name)
+        found = decide(question.model, question.machine, question.workload).chosen
+        assert found is not None and found.job is not None and found.budget is not None, name
+        assert all(
+            gpu.required + gpu.runtime <= room
+            for gpu, room in zip(found.budget.gpus, question.machine.capacities, strict=False)
+        ), name
+        assert question.machine.cards[0].has_bf16 or found.job.precision == "fp16", name
 
 
 def test_cards_of_one_name_agree() -> None:
