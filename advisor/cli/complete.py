@@ -8,13 +8,11 @@ def hardware(incomplete: str) -> list[str]:
     from advisor.data import data_dir
 
     names = sorted(path.stem for path in data_dir("hardware_profiles").glob("*.toml"))
-    return [name for name in names if name.startswith(incomplete.lower())]
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def models(incomplete: str) -> list[str]:
-    """Models of the catalogue, by their whole id or by the name behind the owner."""
+    """Models of the catalogue by their whole id; folders are the shell's own to offer."""
     from advisor.models.known import search
 
-    asked = incomplete.lower()
-    names = [entry.repo for entry in search("")]
-    return [name for name in names if name.lower().startswith(asked) or name.lower().split("/")[-1].startswith(asked)]
+    return [entry.repo for entry in search("") if entry.repo.startswith(incomplete)]

@@ -73,7 +73,7 @@ def _scale(advice: Advice) -> int:
 def _candidate_lines(advice: Advice, width: int) -> list[RenderableType]:
     """Candidates where there is no room for a table: name and verdict, figures, bar."""
     limit, scale = _limit(advice), _scale(advice)
-    lines: list[RenderableType] = [Text(f"memory of the fullest GPU ( | = card, {format_bytes(limit)})", style="dim")]
+    lines: list[RenderableType] = []
     for candidate in advice.decision.candidates:
         style, word = _VERDICTS[candidate.verdict]
         chosen = candidate is advice.decision.chosen
@@ -95,10 +95,12 @@ def _candidate_rows(advice: Advice, width: int) -> Table:
     table = Table(box=None, padding=(0, 1), show_edge=False, expand=False)
     table.add_column("candidate", no_wrap=True)
     table.add_column("", no_wrap=True)
-    table.add_column(f"memory of the fullest GPU ( | = card, {format_bytes(limit)})", no_wrap=True)
+    table.add_column("", no_wrap=True)
     for name in ("GPU", "host", "speed"):
         table.add_column(name, justify="right", no_wrap=True)
-    bar_width = max(16, min(48, width - 74))
+    # What is left beside the other columns, each at its longest: "1174.1 GiB", "0.891 tok/s ±35%".
+    longest = max(len(candidate.label) for candidate in advice.decision.candidates)
+    bar_width = max(8, min(48, width - longest - 58))
     for candidate in advice.decision.candidates:
         style, word = _VERDICTS[candidate.verdict]
         chosen = candidate is advice.decision.chosen
@@ -150,7 +152,8 @@ def advice_view(advice: Advice, written: Path | None, width: int) -> Group:
     out.extend(Text(f"  given up: {text}", style="yellow") for text in decision.given_up)
     if decision.candidates and advice.machine.gpus:
         rows = [_candidate_rows(advice, width)] if width >= _WIDE else _candidate_lines(advice, width)
-        out += [_heading("Candidates"), *rows, _legend(advice)]
+        caption = Text(f"  memory of the fullest GPU ( | = card, {format_bytes(_limit(advice))})", style="dim")
+        out += [_heading("Candidates"), caption, *rows, _legend(advice)]
     if decision.path:
         out.append(_heading("Path through the rules"))
         for step in decision.path:
