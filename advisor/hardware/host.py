@@ -37,7 +37,7 @@ def read_host(readings: Readings, system: dict[str, Any]) -> Host:
         memory_limit_reason=least.reason if least else None,
         cpus=_cpus(readings, system),
         pinned_limit=(system.get("limits") or {}).get("memlock"),
-        shared_memory=shared["total"] if shared else None,
+        shared_memory=shared["free"] if shared else None,
         wsl="microsoft" in kernel,
         numa_nodes=len(nodes) or None,
     )
@@ -113,6 +113,8 @@ def _cgroups(readings: Readings) -> Iterator[Limit]:
     if unified is not None:
         for folder in unified.upward():
             yield from _room(readings, folder, "memory.max", "memory.current", "inactive_file", "cgroup v2")
+            # No hard limit, but beyond it the kernel holds the group's processes up until they give memory back.
+            yield from _room(readings, folder, "memory.high", "memory.current", "inactive_file", "cgroup v2 throttling")
     if memory := controllers.get("memory"):
         for folder in memory.upward():
             yield from _room(

@@ -112,6 +112,8 @@ def _unseen(nvml: dict[str, Any], displays: list[dict[str, str]], environment: d
     shown = len(nvml.get("cards") or [])
     if on_bus <= shown:
         return []
-    given = environment.get("NVIDIA_VISIBLE_DEVICES")
-    reason = f"NVIDIA_VISIBLE_DEVICES={given}" if given else "the container, the batch system or the driver"
+    given = [name for name in ("NVIDIA_VISIBLE_DEVICES", "SLURM_JOB_GPUS") if environment.get(name)]
+    reason = (
+        ", ".join(f"{name}={environment[name]}" for name in given) or "the container, the batch system or the driver"
+    )
     return [f"{on_bus - shown} of {on_bus} NVIDIA card(s) of the machine are hidden from this process ({reason})"]

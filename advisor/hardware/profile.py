@@ -75,7 +75,7 @@ class Host(_Frozen):
     memory_bandwidth: float | None = None  # bytes/s
     cpus: int | None = None  # cores that this process may use
     pinned_limit: int | None = None  # bytes that may be locked (ulimit -l), None for unlimited
-    shared_memory: int | None = None  # size of /dev/shm
+    shared_memory: int | None = None  # bytes free in /dev/shm
     wsl: bool = False  # Linux under Windows: pinned memory is limited by Windows
     numa_nodes: int | None = None
 

@@ -75,6 +75,8 @@ def _holders(processes: tuple[GpuProcess, ...], held: int | None) -> str:
 
 def _facts(machine: HardwareProfile) -> Iterator[tuple[str, str]]:
     host, links, disk, software = machine.host, machine.links, machine.disk, machine.software
+    if machine.nodes > 1:
+        yield "nodes", f"{machine.nodes}, all planned as the weakest; the numbers are of one"
     yield (
         "host memory",
         f"{format_bytes(host.memory_available)} may be taken of {format_bytes(host.memory_total)}"
@@ -83,7 +85,7 @@ def _facts(machine: HardwareProfile) -> Iterator[tuple[str, str]]:
     numa = f" on {host.numa_nodes} NUMA nodes" if (host.numa_nodes or 1) > 1 else ""
     yield "cores", f"{host.cpus or 'unknown'}{numa}"
     pinned = "no limit" if host.pinned_limit is None else format_bytes(host.pinned_limit)
-    yield "/dev/shm, locked memory", f"{format_bytes(host.shared_memory)}, {pinned}"
+    yield "/dev/shm, locked memory", f"{format_bytes(host.shared_memory)} free, {pinned}"
     if len(machine.cards) > 1:
         count = f"{links.gpu_to_gpu_links} NVLinks a card" if links.gpu_to_gpu_links else links.gpu_to_gpu_kind
         access = {True: "with peer access", False: "without peer access", None: "peer access unknown"}

@@ -45,6 +45,25 @@ def test_reclaimable_cache_counts_as_room_but_never_more_than_is_held() -> None:
     assert probe(readings(files=files, mounts=(V2,))).host.memory_available == 8 * GIB
 
 
+def test_a_group_that_is_throttled_before_its_limit() -> None:
+    files = v2({"": (str(32 * GIB), 2 * GIB, 0)}, "/") | {f"{CG}/memory.high": f"{24 * GIB}\n"}
+    host = probe(readings(files=files, mounts=(V2,))).host
+    assert host.memory_available == 22 * GIB
+    assert "throttling" in (host.memory_limit_reason or "")
+
+
+def test_swap_is_never_counted() -> None:
+    meminfo = "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB\nSwapTotal: 67108864 kB\nSwapFree: 67108864 kB\n"
+    files = {"/proc/meminfo": meminfo} | v2({"": ("max", 0, 0)}, "/") | {f"{CG}/memory.swap.max": "max\n"}
+    host = probe(readings(files=files, mounts=(V2,))).host
+    assert (host.memory_total, host.memory_available) == (16 * GIB, 8 * GIB)
+
+
+def test_shared_memory_is_what_is_free() -> None:
+    assert probe(readings(shm=8 * GIB)).host.shared_memory == 8 * GIB
+    assert probe(readings(shm=8 * GIB, shm_free=GIB // 2)).host.shared_memory == GIB // 2
+
+
 @pytest.mark.parametrize(("limit", "expected"), [(2**63 - 4096, 64 * GIB), (10 * GIB, 9 * GIB)])
 def test_cgroup_v1_in_a_container_without_its_own_namespace(limit: int, expected: int) -> None:
     files = {

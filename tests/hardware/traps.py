@@ -27,6 +27,7 @@ def readings(
     environment: dict[str, str] | None = None,
     available: int = 64 * GIB,
     shm: int = 8 * GIB,
+    shm_free: int | None = None,
     mounts: tuple[str, ...] = (),
     driver: str = "580.65",
     cuda: int = 13000,
@@ -41,7 +42,7 @@ def readings(
         "system .": {
             "platform": "linux", "machine": "x86_64", "node": "trap", "python": "3.12.3", "memory_total": 2 * available,
             "memory_available": available, "cpus": 16, "affinity": 16, "limits": {},
-            "shm": {"total": shm, "free": shm}, "libaio": True, "ninja": True,
+            "shm": {"total": shm, "free": shm if shm_free is None else shm_free}, "libaio": True, "ninja": True,
             "disk": {"path": ".", "free": 500 * GIB, "device": "259:1", "o_direct": True}, **system,
         },
         "environment": environment or {},
