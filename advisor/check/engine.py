@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from advisor.check.combine import Combiner
 from advisor.check.project import Project
 from advisor.check.rules import RULES
 from advisor.check.settings import Settings
+from advisor.check.sources import Read, files
+from advisor.check.suppress import Suppressions
 from advisor.check.types import Doubt, Finding
 
 
@@ -23,8 +26,40 @@ class Report:
 
 def lint(paths: Sequence[Path], settings: Settings) -> Report:
     """Every finding in the files and folders of ``paths``, in order of path and line. Never imports or runs what it reads."""
-    project = Project(settings=settings)
-    said = [item for rule in RULES if settings.wants(rule.code) for item in rule.check(project)]
-    findings = [item for item in said if isinstance(item, Finding)]
-    doubts = [item for item in said if isinstance(item, Doubt)]
-    return Report(findings=tuple(findings), doubts=tuple(doubts), files=0)
+    read = Read()
+    given = list(files(paths, settings))
+    for path in given:
+        read.take(path)
+    count = len(read.texts)
+    runs, orphans = Combiner(read, settings).runs()
+    project = Project(
+        settings=settings, read=read, given=frozenset(given), named=frozenset(str(path) for path in paths),
+        runs=tuple(runs), orphans=tuple(orphans),
+    )  # fmt: skip
+    said: list[Finding | Doubt] = []
+    for rule in RULES:
+        if settings.wants(rule.code):
+            said += rule.check(project)
+    hides = Suppressions(read.texts, settings).hides
+    findings = [
+        one
+        for one in said
+        if isinstance(one, Finding) and one.path in project.given and not hides(one.path, one.line, one.code)
+    ]
+    doubts = [one for one in said if isinstance(one, Doubt) and one.path in project.given] if settings.strict else []
+    return Report(findings=tuple(_shown(findings)), doubts=tuple(_unlike(doubts)), files=count)
+
+
+def _shown(findings: Iterable[Finding]) -> list[Finding]:
+    """In order, each once. Advice on a line that holds an error is left out: the error is what counts there."""
+    found = sorted(findings, key=lambda one: (one.path, one.line, one.column, one.code, one.message))
+    wrong = {(one.path, one.line) for one in found if one.severity != "info"}
+    kept: dict[tuple[str, str, int, int], Finding] = {}
+    for one in found:
+        if one.severity != "info" or (one.path, one.line) not in wrong:
+            kept.setdefault((one.code, one.path, one.line, one.column), one)
+    return list(kept.values())
+
+
+def _unlike(doubts: Iterable[Doubt]) -> list[Doubt]:
+    return sorted(dict.fromkeys(doubts), key=lambda one: (one.path, one.line, one.message))

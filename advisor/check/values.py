@@ -56,7 +56,7 @@ class Node:
         for key in keys:
             if node is None or not isinstance(node.value, dict):
                 return None
-            node = node.value.get(key)
+            node = node.value.get(key) if isinstance(key, (str, int, float, bool, bytes, type(None))) else None
         return node
 
     def plain(self, *keys: object) -> object:

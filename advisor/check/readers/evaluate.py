@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from advisor.check.readers.scopes import Binding, Scope
+from advisor.check.readers.trees import children
 from advisor.check.values import ANY, MAX_DEPTH, MAX_STEPS, UNKNOWN, Called, Dotted, Node, Option, Rank
 
 MAX_TEXT: Final = 10_000  # characters that an f-string or sum may build
@@ -29,6 +30,7 @@ _ARITHMETIC: Final[dict[type[ast.operator], Callable[[float, float], float]]] = 
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
 }  # fmt: skip
+_ENDS = (ast.Return, ast.Yield, ast.YieldFrom)
 _SCALARS = (str, int, float, bool, bytes, type(None))
 
 
@@ -38,8 +40,8 @@ class Evaluator:
     def __init__(self, path: str, text: str, lines: Sequence[int] | None = None) -> None:
         self.path = path
         self.own = lines
-        self.text_lines = _split(text)
-        self.starts = [0]
+        self.text_lines = _split(text.removeprefix("\ufeff"))
+        self.starts = [int(text.startswith("\ufeff"))]  # a byte order mark counts in offsets, and ast knows nothing of it
         for line in self.text_lines:
             self.starts.append(self.starts[-1] + len(line))
         self.steps = 0
@@ -48,6 +50,7 @@ class Evaluator:
         self.classes: dict[str, ast.ClassDef] = {}
         self.functions: dict[int, Scope] = {}  # id of a function's node to its scope
         self.arguments: dict[int, tuple[ast.Call, Scope] | None] = {}  # id of a function's node to its only call
+        self.ends: dict[int, list[ast.AST]] = {}  # id of a function's node to where it returns or yields
 
     def node(self, expression: ast.expr, scope: Scope) -> Node:
         """The value of ``expression`` as code of ``scope`` sees it. Never raises on a parsed tree."""
@@ -238,10 +241,12 @@ class Evaluator:
     def subscript(self, node: ast.Subscript, base: ast.expr, key: ast.expr, scope: Scope, depth: int) -> Node:
         container, index = self.value(base, scope, depth + 1), self.value(key, scope, depth + 1).value
         match container.value:
-            case dict() as entries if isinstance(index, _SCALARS) and index in entries:
-                return entries[index]
+            case dict():
+                found = container.get(index)
+                return found if found is not None else self.at(node, UNKNOWN)
             case tuple() as entries if isinstance(index, int) and -len(entries) <= index < len(entries):
-                return entries[index]
+                entry = entries[index]
+                return entry if isinstance(entry, Node) else self.at(node, UNKNOWN)
             case Dotted(name="os.environ" | "environ") if isinstance(index, str) and index in _RANK_WORDS:
                 return self.at(node, Rank(index))
         return self.at(node, UNKNOWN)
@@ -412,7 +417,9 @@ class Evaluator:
         if not isinstance(function, ast.FunctionDef) or function.decorator_list:
             return None
         inner = self.functions.get(id(function))
-        returns = [step for step in _own(function) if isinstance(step, (ast.Return, ast.Yield, ast.YieldFrom))]
+        if id(function) not in self.ends:
+            self.ends[id(function)] = [one for one in _own(function) if isinstance(one, _ENDS)]
+        returns = self.ends[id(function)]
         if inner is None or len(returns) != 1 or not isinstance(returns[0], ast.Return) or returns[0].value is None:
             return None
         return self.value(returns[0].value, inner, depth + 1)
@@ -426,7 +433,7 @@ def _own(function: ast.FunctionDef) -> list[ast.AST]:
         node = stack.pop()
         found.append(node)
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
-            stack.extend(ast.iter_child_nodes(node))
+            stack += children(node)
     return found
 
 

@@ -13,7 +13,8 @@ from advisor.check.values import MAX_DEPTH, UNKNOWN, Node
 MAX_NODES: Final = 50_000
 _SPACE = re.compile(r"[ \t\r\n]*")
 _ATOM = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?|true|false|null|NaN|-?Infinity")
-_STRING: Any = json.JSONDecoder().parse_string  # text, place after the quote, strict: the string and the place after it
+_DECODER: Any = json.JSONDecoder()  # its parse_string takes the place after the quote and gives that after the string
+_STRING = _DECODER.parse_string
 _ATOMS: dict[str, object] = {"true": True, "false": False, "null": None}
 
 
@@ -149,7 +150,7 @@ class _Yaml:
             if isinstance(event, yaml.ScalarEvent):
                 node = self.node(event, self.scalar(event), event.end_mark)
             elif isinstance(event, yaml.AliasEvent):
-                target = self.anchors.get(event.anchor)
+                target = self.anchors.get(str(event.anchor))
                 if target is None:
                     raise _BadTextError
                 node = self.node(event, target.value, event.end_mark)
@@ -161,7 +162,7 @@ class _Yaml:
             else:
                 continue
             if getattr(event, "anchor", None) and not isinstance(event, yaml.AliasEvent):
-                self.anchors[event.anchor] = node
+                self.anchors[str(event.anchor)] = node
             if stack:
                 stack[-1][1].append(node)
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -38,10 +39,25 @@ def script_facts(text: str, path: str, lines: Sequence[int] | None = None) -> Sc
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a string's bad escape in the code under test is its own matter
-            tree = ast.parse(text)
+            tree = ast.parse(text.removeprefix("\ufeff"))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     return _Reader(text, path, tree, lines).facts()
+
+
+def refusal(text: str) -> tuple[str, int, int]:
+    """Why a text is no Python for the Python that checks, with line and column from 1 (0: not known); "" when it is."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text.removeprefix("\ufeff"))
+        return "", 0, 0
+    except SyntaxError as error:
+        said = f"cannot be parsed by Python {sys.version_info.major}.{sys.version_info.minor}: {error.msg}"
+        return said, error.lineno or 1, max(error.offset or 0, 0)
+    except (ValueError, RecursionError, MemoryError):
+        pass
+    return "cannot be parsed: it holds a NUL character, or is nested too deep", 1, 0
 
 
 class _Reader:

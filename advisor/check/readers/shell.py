@@ -281,6 +281,6 @@ def _installed(command: Command) -> list[Pin]:
     ):
         return []
     found = [
-        pin(word, word.value) for word in command.words if isinstance(word.value, str) and word.value is not UNKNOWN
+        pin(word, word.value) for word in command.words if isinstance(word.value, str)
     ]
     return [one for one in found if one is not None and one.specifier]

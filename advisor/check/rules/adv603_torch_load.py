@@ -1,0 +1,51 @@
+"""ADV603: torch.load that runs what the file says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.check.facts import Call
+from advisor.check.judge import finding
+from advisor.check.project import Project
+from advisor.check.types import Doubt, Finding, Rule
+from advisor.check.values import UNKNOWN, truth
+from advisor.check.versions import Versions
+
+SAFE_SINCE = "2.6"  # weights_only=True is the default from here on
+
+
+def check(project: Project) -> Iterator[Finding | Doubt]:
+    """torch.load with weights_only=False, or without it unless a torch is pinned whose default is safe."""
+    versions = Versions(project.pins)
+    safe = versions.within("torch", f">={SAFE_SINCE}")
+    old = versions.within("torch", f"<{SAFE_SINCE}")
+    for script in project.scripts:
+        for call in script.named("load"):
+            if call.name == "torch.load":
+                yield from _judge(call, safe, old)
+
+
+def _judge(call: Call, safe: bool, old: bool) -> Iterator[Finding]:
+    node = call.get("weights_only")
+    if node is not None:
+        if node.value is not UNKNOWN and truth(node.value) is False and node.value is not None:
+            yield finding(RULE, node, "torch.load with weights_only=False runs any code that the file holds")
+        return
+    if not safe and call.called.whole:
+        yield finding(
+            RULE, call.node, "torch.load without weights_only runs any code that the file holds in torch before 2.6",
+            severity="warning" if old else "info",
+        )  # fmt: skip
+
+
+RULE = Rule(
+    code="ADV603",
+    name="torch-load-of-pickles",
+    severity="warning",
+    what="torch.load with weights_only=False, or without weights_only where torch may be older than 2.6.",
+    why="A .bin, .pt or .pth file is a pickle, and unpickling runs code. weights_only=True reads tensors alone; "
+    "it is the default since torch 2.6. Information where it is not given and no torch is pinned.",
+    fix="torch.load(…, weights_only=True), or safetensors",
+    since="torch before 2.6 for the default",
+    check=check,
+)
