@@ -8,6 +8,7 @@ from pathlib import Path
 
 from advisor.cache import cached, source_digest
 from advisor.changes import changes
+from advisor.corrections import corrected_by_own_runs
 from advisor.decide.rules import load_tree
 from advisor.decide.types import Decision
 from advisor.deciding import decide
@@ -39,6 +40,7 @@ def recommend(model: ModelSpec, machine: HardwareProfile, workload: Workload, ru
     ``rules_dir`` lays a folder of rules over ours. Raises InputError for a config or rules that do not hold together.
     """
     model = replace(model, parameters=parameter_count(model))
+    machine = corrected_by_own_runs(machine)
     decision = decide(model, machine, workload, rules_dir)
     plan = None
     if decision.chosen is None:

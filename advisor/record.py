@@ -121,6 +121,18 @@ class Measurement(_Part):
     parameters: int | None = None
 
 
+class Prediction(_Part):
+    """What was said before the run, without any correction by own runs: bytes of the fullest GPU, seconds, rates."""
+
+    gpu_allocated: int | None = None
+    gpu_used: int | None = None
+    host_ram: int | None = None
+    load_seconds: float | None = None
+    step_seconds: float | None = None
+    prefill_seconds: float | None = None
+    decode_tokens_per_second: float | None = None
+
+
 class RunRecord(_Part):
     """One run. ``gpu_memory_cap`` limited torch's allocator on each card (bytes, without the runtime's own)."""
 
@@ -132,6 +144,8 @@ class RunRecord(_Part):
     strategy: RecordStrategy
     software: dict[str, str | None] = Field(default_factory=dict)
     measured: Measurement
+    predicted: Prediction | None = None
+    machine: str | None = None  # the node and its cards, where the run was applied; tells machines of one archive apart
 
     @property
     def unknown_fields(self) -> tuple[str, ...]:
@@ -192,6 +206,8 @@ class RunRecord(_Part):
         gpu_memory_cap: int | None = None,
         software: Mapping[str, str] | None = None,
         load_from: str | None = None,
+        predicted: Prediction | None = None,
+        machine: str | None = None,
     ) -> RunRecord:
         """The record of a job that ran: ``record.job()`` gives the same job back."""
         work = {name: getattr(job, name) for name in RecordWorkload.model_fields if hasattr(job, name)}
@@ -211,6 +227,8 @@ class RunRecord(_Part):
             strategy=RecordStrategy.model_validate({"name": job.strategy, **how}),
             software=dict(software or {}),
             measured=measured,
+            predicted=predicted,
+            machine=machine,
         )
 
 

@@ -116,7 +116,7 @@ def _change(path: Path, changes: dict[str, Any]) -> None:
         return
     spec, machine, strategy = spec_of(plan), plan.hardware, STRATEGIES[job.strategy]
     candidate = Candidate(
-        label="changed", strategy=job.strategy, method=wanted.method, job=wanted, verdict="fits", reason="",
+        strategy=job.strategy, method=wanted.method, job=wanted, verdict="fits", reason="",
         budget=strategy.budget(spec, machine, wanted), time=strategy.time(spec, machine, wanted),
     )  # fmt: skip
     write_plan(plan.model_copy(update={"steps": (step_of(spec, machine, candidate),), "fallbacks": ()}), path)

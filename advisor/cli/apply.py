@@ -154,4 +154,6 @@ def _hooks() -> Hooks:
     from advisor.report.run import Live
 
     live = Live()
-    return Hooks(live.event, live.tick, lambda text: typer.echo(text, err=True))
+    return Hooks(
+        on_event=live.event, on_tick=live.tick, on_output=live.output, say=lambda text: typer.echo(text, err=True)
+    )  # fmt: skip

@@ -143,6 +143,7 @@ def _run(
         extra_environment=environment,
         on_event=hooks.on_event,
         on_tick=hooks.on_tick,
+        on_output=hooks.on_output if options.script else None,
     )
     if speaker is not None and not options.interactive:
         speaker.join()

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.cache import version_of
+from advisor.corrections import fingerprint
 from advisor.execute.supervise import Outcome
 from advisor.hardware.profile import HardwareProfile
 from advisor.plan import Plan, PlanStep, Promise
-from advisor.record import Measurement, RunRecord
+from advisor.record import Measurement, Prediction, RunRecord
+from advisor.timing.corrected import correction
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,21 @@ class Comparison:
             hardware=machine.name,
             gpu_memory_cap=allocator_cap(plan, step),
             software=software,
+            predicted=_said(self.lines, plan.hardware, step),
+            machine=fingerprint(machine),
         )
+
+
+def _said(lines: tuple[Line, ...], machine: HardwareProfile, step: PlanStep) -> Prediction:
+    """The promise as it was before own runs corrected it."""
+    factor, _ = correction(machine, step.job)
+    said = {line.name: line.predicted for line in lines if line.predicted is not None}
+    for name in ("step_seconds", "prefill_seconds"):
+        if name in said:
+            said[name] /= factor
+    if "decode_tokens_per_second" in said:
+        said["decode_tokens_per_second"] *= factor
+    return Prediction.model_validate({name: said[name] for name in Prediction.model_fields if name in said})
 
 
 def compare(step: PlanStep, outcome: Outcome) -> Comparison:

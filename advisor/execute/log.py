@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,4 +51,4 @@ def _tee(hooks: Hooks, write: Callable[[dict[str, Any]], None]) -> Hooks:
             })  # fmt: skip
         hooks.on_tick(peaks, seconds)
 
-    return Hooks(event, tick, hooks.say)
+    return replace(hooks, on_event=event, on_tick=tick)

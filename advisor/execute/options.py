@@ -49,8 +49,10 @@ class Options:
 
 @dataclass
 class Hooks:
-    """Where progress goes: ``on_event`` gets each rank's events, ``on_tick`` the peaks so far."""
+    """Where progress goes: ``on_event`` gets each rank's events, ``on_tick`` the peaks so far, ``on_output`` what a
+    user's script prints, ``say`` sentences between runs."""
 
     on_event: Callable[[dict[str, Any]], None] = field(default=lambda event: None)
     on_tick: Callable[[Peaks, float], None] = field(default=lambda peaks, seconds: None)
+    on_output: Callable[[str], None] = field(default=lambda text: None)
     say: Callable[[str], None] = field(default=lambda text: None)

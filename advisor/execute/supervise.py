@@ -52,6 +52,25 @@ class Outcome:
         return self.ending == "ok"
 
 
+class _Said:
+    """What the run's processes print, as it comes."""
+
+    def __init__(self, log: Path, on_output: Callable[[str], None] | None) -> None:
+        self._log, self._on_output, self._size = log, on_output, 0
+
+    def more(self) -> bool:
+        """Whether there was something new; it is handed on."""
+        size = self._log.stat().st_size
+        if size == self._size:
+            return False
+        if self._on_output:
+            with self._log.open("rb") as handle:
+                handle.seek(self._size)
+                self._on_output(handle.read(size - self._size).decode("utf-8", "replace"))
+        self._size = size
+        return True
+
+
 @dataclass
 class _Seen:
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -69,6 +88,7 @@ def supervise(
     extra_environment: Mapping[str, str] | None = None,
     on_event: Callable[[dict[str, Any]], None] | None = None,
     on_tick: Callable[[Peaks, float], None] | None = None,
+    on_output: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Run ``command``; its ranks report into ``folder`` (created, empty), its output goes to ``folder/log``.
 
@@ -91,14 +111,13 @@ def supervise(
             start_new_session=True,
         )  # fmt: skip
         watcher.start()
-        log_size, lost = 0, set[int]()
+        said, lost = _Said(log, on_output), set[int]()
         try:
             while True:
                 code = process.poll()
                 _collect(reader, seen, on_event)
-                size = log.stat().st_size
-                if size != log_size:
-                    log_size, seen.last_progress = size, time.monotonic()
+                if said.more():
+                    seen.last_progress = time.monotonic()
                 elapsed = time.monotonic() - started
                 if on_tick:
                     on_tick(watcher.peaks, elapsed)
@@ -128,6 +147,7 @@ def supervise(
                 process.wait()
                 watcher.stop()
                 _collect(reader, seen, on_event)
+                said.more()
                 assert watchman.stdin is not None
                 watchman.stdin.close()
                 watchman.wait()

@@ -126,6 +126,16 @@ class Measured(_Frozen):
     context_only_bytes: int | None = None  # of context_bytes, before any cuBLAS or kernel module was loaded
 
 
+class Correction(_Frozen):
+    """What own runs on this machine took over what was said, for jobs of one kind (``offload``: with the host's help)."""
+
+    task: Literal["inference", "finetune"]
+    strategy: str
+    offload: bool
+    runs: int = Field(ge=1)
+    time: float = Field(gt=0)
+
+
 class Software(_Frozen):
     """Versions on the machine; None when missing or unknown."""
 
@@ -152,6 +162,7 @@ class HardwareProfile(_Frozen):
     disk: Disk = Disk()
     software: Software = Software()
     measured: Measured | None = None
+    corrections: tuple[Correction, ...] = ()
     price_per_hour: float | None = None  # of the whole machine, in price_currency
     price_currency: str = "USD"
     sources: dict[str, str] = Field(default_factory=dict)

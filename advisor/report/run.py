@@ -46,6 +46,12 @@ class Live:
         sys.stderr.write("\r\x1b[K" + " · ".join(part for part in parts if part))
         sys.stderr.flush()
 
+    def output(self, text: str) -> None:
+        """What a user's script prints: handed through to stderr, where progress belongs."""
+        self.clear()
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
     def clear(self) -> None:
         """Take the line away."""
         if self._shown and self._last:

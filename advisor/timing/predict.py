@@ -8,6 +8,7 @@ from advisor.memory.assemble import trace_of
 from advisor.memory.stretch import parameters
 from advisor.models.spec import ModelSpec
 from advisor.timing.case import Case, Placement, Weights
+from advisor.timing.corrected import corrected
 from advisor.timing.estimate import TimeEstimate
 from advisor.timing.infer import phase_parts, plans_attention
 from advisor.timing.load import load_seconds
@@ -34,7 +35,7 @@ def predict_time(model: ModelSpec, machine: HardwareProfile, job: Job) -> TimeEs
         placement=_placement(machine, job, weights.bytes_all),
         rates=rates(machine, job.nodes),
     )
-    return _training(case) if job.trains else _generation(case)
+    return corrected(_training(case) if job.trains else _generation(case), machine, job)
 
 
 def _training(case: Case) -> TimeEstimate:
