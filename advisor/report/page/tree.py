@@ -69,8 +69,11 @@ def drawing(task: str, trace: tuple[TraceStep, ...]) -> Drawing | None:
     known = all(
         step.code in tree.nodes and tree.nodes[step.code].to(step.answer) == step.to for step in trace
     )  # fmt: skip
-    if not known or not trace:
-        return None
+    return draw(tree, trace) if known and trace else None
+
+
+def draw(tree: Tree, trace: tuple[TraceStep, ...] = ()) -> Drawing:
+    """The whole of a tree, with what ``trace`` took lit."""
     lit = {(step.code, step.answer) for step in trace}
     places = _places(tree)
     boxes = [
