@@ -41,7 +41,8 @@ class Evaluator:
         self.path = path
         self.own = lines
         self.text_lines = _split(text.removeprefix("\ufeff"))
-        self.starts = [int(text.startswith("\ufeff"))]  # a byte order mark counts in offsets, and ast knows nothing of it
+        # A byte order mark counts in offsets, and ast knows nothing of it.
+        self.starts = [int(text.startswith("\ufeff"))]
         for line in self.text_lines:
             self.starts.append(self.starts[-1] + len(line))
         self.steps = 0

@@ -280,7 +280,5 @@ def _installed(command: Command) -> list[Pin]:
         isinstance(w, str) and PurePosixPath(w).name in ("pip", "pip3", "uv") for w in words
     ):
         return []
-    found = [
-        pin(word, word.value) for word in command.words if isinstance(word.value, str)
-    ]
+    found = [pin(word, word.value) for word in command.words if isinstance(word.value, str)]
     return [one for one in found if one is not None and one.specifier]
