@@ -17,9 +17,10 @@ from advisor.check.settings import Settings
 MAX_BYTES = 1_000_000  # larger files are data, not something that a person configures a run with
 MAX_NOTEBOOK = 5_000_000  # a notebook carries its pictures
 MAX_FILES = 20_000
+# Folders that hold other people's code, or what tools write; so do hidden ones.
 _SKIPPED = frozenset(
-    {".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__", ".tox", ".nox", ".mypy_cache", ".ruff_cache",
-     ".pytest_cache", ".ipynb_checkpoints", ".eggs", "wandb"}
+    {"venv", "node_modules", "site-packages", "dist-packages", "__pycache__", "__pypackages__", "_build", "build", "dist",
+     "wandb"}
 )  # fmt: skip
 _SHELLS = (".sh", ".bash", ".zsh", ".slurm", ".sbatch", ".job", ".sub", ".submit")
 _PINS = ("requirements*.txt", "constraints*.txt", "requirements/*.txt")
@@ -153,12 +154,21 @@ def _walk(path: Path, settings: Settings) -> Iterator[str]:
         yield str(path)
         return
     for folder, folders, names in os.walk(path):
-        inside = [name for name in sorted(folders) if name not in _SKIPPED]
-        folders[:] = [name for name in inside if not matches(str(Path(folder, name)), settings.exclude, settings.root)]
+        if "pyvenv.cfg" in names and Path(folder) != path:  # an environment under a name of its own
+            folders.clear()
+            continue
+        folders[:] = [name for name in sorted(folders) if _entered(Path(folder, name), settings)]
         for name in sorted(names):
             found = str(Path(folder, name))
             if _readable(name) and not matches(found, settings.exclude, settings.root):
                 yield found
+
+
+def _entered(folder: Path, settings: Settings) -> bool:
+    """Whether the walk goes into a folder that was not named itself."""
+    if folder.name in _SKIPPED or folder.name.startswith("."):
+        return False
+    return not matches(str(folder), settings.exclude, settings.root)
 
 
 def _readable(name: str) -> bool:

@@ -48,6 +48,16 @@ def test_links_in_a_circle_and_to_nowhere(folder: Path) -> None:
     assert report["summary"]["files"] <= 3 and not report["summary"]["errors"]
 
 
+@pytest.mark.parametrize("name", [".hidden", "node_modules", "lib/site-packages", "own_environment", "build"])
+def test_other_peoples_code_is_read_only_where_it_is_named(folder: Path, name: str) -> None:
+    (folder / name).mkdir(parents=True)
+    (folder / name / "train.py").write_text(BROKEN)
+    (folder / name / "pyvenv.cfg").write_text("home = /usr\n")
+    assert checked(".")["summary"]["files"] == 0
+    assert [finding["severity"] for finding in checked(name)["findings"]] == ["warning"]
+    assert [finding["severity"] for finding in checked(f"{name}/train.py")["findings"]] == ["error"]
+
+
 def test_what_is_no_file(folder: Path) -> None:
     os.mkfifo(folder / "pipe.py")
     server = socket.socket(socket.AF_UNIX)
