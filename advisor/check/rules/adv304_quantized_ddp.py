@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from advisor.check.judge import Load, configured_before, devices, finding, loads, place, quantized, shown, spread
 from advisor.check.project import Project, Run
-from advisor.check.types import Doubt, Finding, Rule
+from advisor.check.types import Doubt, Finding, Rule, Severity
 
 
 def check(project: Project) -> Iterator[Finding | Doubt]:
@@ -30,7 +30,7 @@ def _judge(run: Run, load: Load, bits: int) -> Iterator[Finding]:
     ranks = run.ranks
     many = f"{ranks.count} processes" if ranks.several else "a process for each GPU"
     who = f"{ranks.words} starts {many}" + (f" ({place(ranks.node)})" if ranks.node is not None else "")
-    severity = None if ranks.several else "warning"
+    severity: Severity | None = None if ranks.several else "warning"
     if node is not None and kind == "several":
         text = f"device_map={shown(node)} spreads the {bits}-bit model over several GPUs, and {who}"
     elif node is not None and kind == "single" and not any(item.value in ("cpu", "disk") for _, item in devices(node)):

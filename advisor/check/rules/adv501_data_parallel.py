@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from advisor.check.judge import finding, place
 from advisor.check.project import Project
 from advisor.check.ranks import visible_devices
 from advisor.check.types import Doubt, Finding, Rule
-from advisor.check.values import Node
+from advisor.check.values import Node, integer
 
 
 def check(project: Project) -> Iterator[Finding | Doubt]:
@@ -18,7 +18,7 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
         if launch is not None and launch.launcher == "python" and run.ranks.count == 1 and run.script is not None:
             trainers = [call for call in run.script.calls if call.last.endswith("Trainer") and not _foreign(call.name)]
             seen = _visible(launch.environment, launch.slurm)
-            if trainers and seen is not None and not _hides(run.script.environment):
+            if trainers and seen is not None and "CUDA_VISIBLE_DEVICES" not in run.script.environment:
                 count, node = seen
                 yield finding(
                     RULE, launch.node,
@@ -39,24 +39,17 @@ def _foreign(name: str) -> bool:
     return name.startswith(("pytorch_lightning", "lightning"))
 
 
-def _visible(environment: object, slurm: object) -> tuple[int, Node] | None:
+def _visible(environment: Mapping[str, Node], slurm: Mapping[str, Node]) -> tuple[int, Node] | None:
     """How many GPUs the launch line, or the Slurm script, shows to the process, when there are several."""
-    if isinstance(environment, dict):
-        ids = visible_devices(environment)
-        if ids is not None:
-            return (len(ids), environment["CUDA_VISIBLE_DEVICES"]) if len(ids) > 1 else None
-    if isinstance(slurm, dict):
-        for key in ("gres", "gpus_per_node", "gpus"):
-            node = slurm.get(key)
-            last = str(node.value).rpartition(":")[2] if node is not None else ""
-            if last.isdigit():
-                return (int(last), node) if int(last) > 1 else None
+    ids = visible_devices(environment)
+    if ids is not None:
+        return (len(ids), environment["CUDA_VISIBLE_DEVICES"]) if len(ids) > 1 else None
+    for key in ("gres", "gpus_per_node", "gpus"):
+        node = slurm.get(key)
+        count = integer(str(node.value).rpartition(":")[2]) if node is not None else None
+        if node is not None and count is not None:
+            return (count, node) if count > 1 else None
     return None
-
-
-def _hides(environment: object) -> bool:
-    """Whether the script itself chooses what is visible."""
-    return isinstance(environment, dict) and "CUDA_VISIBLE_DEVICES" in environment
 
 
 RULE = Rule(
