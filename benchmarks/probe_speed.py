@@ -64,11 +64,15 @@ def main() -> int:
     options = parser.parse_args()
     extra = ["--replay", options.replay] if options.replay else []
     python, _ = timed([sys.executable, "-c", "pass"])
+    before = os.times()
     rounds = [timed([sys.executable, "-c", _CHILD, *extra]) for _ in range(options.rounds)]
+    after = os.times()
+    busy = after.children_user + after.children_system - before.children_user - before.children_system
     seconds = [taken for taken, _ in rounds]
     imported = {done.stderr.rpartition("imported: ")[2] for _, done in rounds} - {""}
     median = statistics.median(seconds)
     print(f"advisor probe --json: {', '.join(f'{taken:.2f}' for taken in seconds)} s; median {median:.2f} s")
+    print(f"processor time: {busy / options.rounds:.2f} s a round (that is what it takes on a machine at rest)")
     print(f"python -c pass: {python:.2f} s; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     _, parts = timed([sys.executable, "-c", _READINGS])
     for name, taken in json.loads(parts.stdout).items():

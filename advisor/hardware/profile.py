@@ -32,7 +32,7 @@ class Gpu(_Frozen):
     name: str
     count: int = Field(default=1, ge=1)
     vendor: Vendor = "nvidia"
-    memory_total: int = Field(gt=0)
+    memory_total: int = Field(ge=1 << 28)  # bytes: "24" was meant as GiB
     memory_free: int | None = None  # bytes free now; None in a profile of a machine that is not here
     compute_capability: str | None = None  # "9.0"
     memory_bandwidth: float | None = None  # bytes/s

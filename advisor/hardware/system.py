@@ -1,14 +1,15 @@
-"""What the operating system and Python's package metadata say; JSON-ready, in bytes. Nothing is imported but psutil."""
+"""What the operating system and the installed packages say; JSON-ready, in bytes. Nothing is imported, but psutil where
+the system is no Linux."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import sys
 import tempfile
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +18,18 @@ PACKAGES = (
     "safetensors", "triton", "tokenizers", "nvidia-ml-py", "ninja", "numpy", "nvidia-nccl-cu12", "nvidia-nccl-cu13",
 )  # fmt: skip
 
+# "torch-2.11.0+cu130.dist-info", "numpy-1.26.4-py3.11.egg-info"
+_METADATA = re.compile(r"(.+?)-(\d[^-]*)(?:-py[\d.]+)?\.(?:dist|egg)-info")
+
 
 def read_system(place: Path) -> dict[str, Any]:
     """Platform, memory, cores, limits, and the disk under ``place`` (free bytes, whether O_DIRECT opens)."""
-    import psutil
-
-    memory = psutil.virtual_memory()
     return {
         "platform": sys.platform,
         "machine": platform.machine(),
         "node": platform.node(),
         "python": platform.python_version(),
-        "memory_total": memory.total,
-        "memory_available": memory.available,
+        **_memory(),
         "cpus": os.cpu_count(),
         "affinity": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
         "limits": _limits(),
@@ -42,19 +42,32 @@ def read_system(place: Path) -> dict[str, Any]:
         "torch_version_file": _package_file("torch", "version.py"),
         "deepspeed_ops_file": _package_file("deepspeed", "git_version_info_installed.py"),
         "built_ops": _built_ops(),
-        "interfaces": {name: state.speed for name, state in psutil.net_if_stats().items() if state.isup},
     }
 
 
+def _memory() -> dict[str, int]:
+    """Total and available memory where the system has no /proc/meminfo, which says it better."""
+    if sys.platform == "linux":
+        return {}
+    import psutil
+
+    memory = psutil.virtual_memory()
+    return {"memory_total": memory.total, "memory_available": memory.available}
+
+
 def read_packages() -> dict[str, str]:
-    """Installed versions of the libraries that matter, from their metadata."""
-    found = {}
-    for name in PACKAGES:
+    """Installed versions of the libraries that matter, by the names of their metadata folders: reading the metadata
+    itself would take longer than all the rest of a probe."""
+    found: dict[str, str] = {}
+    for folder in sys.path:  # the first that has a package is the one that Python would import
         try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
+            names = [entry.name for entry in Path(folder or ".").iterdir()]
+        except OSError:
             continue
-    return found
+        for match in map(_METADATA.fullmatch, names):
+            if match:
+                found.setdefault(re.sub(r"[-_.]+", "-", match[1]).lower(), match[2])
+    return {name: found[name] for name in PACKAGES if name in found}
 
 
 def _limits() -> dict[str, int | None]:

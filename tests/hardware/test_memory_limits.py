@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from traps import GIB, readings
 
 from advisor.hardware.probe import probe
+from advisor.hardware.system import read_packages
 
 V2 = "31 23 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw"
 V1 = "32 23 0:28 {root} /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory"
@@ -119,6 +121,12 @@ def test_probe_in_a_real_group_of_2_gib() -> None:
         finally:
             group.rmdir()
     pytest.skip("no control group with a memory limit can be made here")
+
+
+def test_versions_are_those_of_the_metadata() -> None:
+    found = read_packages()
+    assert {"torch", "transformers", "numpy"} <= found.keys()
+    assert found == {name: metadata.version(name) for name in found}
 
 
 def test_probe_does_not_import_torch() -> None:
