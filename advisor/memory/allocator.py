@@ -4,7 +4,8 @@ After c10/cuda/CUDACachingAllocator.cpp (torch 2.11). Sizes are rounded to 512 b
 small pool (segments of 2 MiB), larger ones from the large pool: segments of 20 MiB for requests under 10 MiB, else the
 request rounded up to 2 MiB. The best fitting free block is split when what remains is worth it (512 B in the small pool,
 over 1 MiB in the large). When the device refuses, free segments are given back and it is asked again. Expandable segments
-are one range of addresses a pool that grows by pages (2 MiB small, 20 MiB large) and can give pages back anywhere.
+are one range of addresses a pool that grows by pages (2 MiB small, 20 MiB large) and can give pages back anywhere. Every
+CUDA stream has pools of its own: what one freed, another cannot use before it was given back to the device.
 """
 
 from __future__ import annotations
@@ -70,15 +71,21 @@ class Allocator:
     def __init__(self, *, expandable: bool, limit: int | None = None) -> None:
         self.expandable, self.limit = expandable, limit
         self.reserved = self.allocated = self.peak_reserved = self.peak_allocated = 0
-        self._pools = {True: _Pool(True), False: _Pool(False)}
+        self._pools: dict[tuple[bool, int], _Pool] = {}  # by (small, stream)
+        self._dropped: dict[int, _Block] = {}  # given back, but still to be read by another stream
         self._address = 0
 
-    def allocate(self, size: int) -> _Block:
+    def allocate(self, size: int, stream: int = 0) -> _Block:
         """A block of at least ``size`` bytes. Raises ReplayedOutOfMemoryError at the limit."""
         size = max(ROUND, -(-size // ROUND) * ROUND)
-        pool = self._pools[size <= SMALL]
+        kind = (size <= SMALL, stream)
+        pool = self._pools.get(kind)
+        if pool is None:
+            pool = self._pools[kind] = _Pool(size <= SMALL)
         block = self._best(pool, size) or self._grow(pool, size)
         if block is None:
+            for key in list(self._dropped):  # the device is waited for first
+                self.complete(key)
             self._release()
             block = self._best(pool, size) or self._grow(pool, size)
             if block is None:
@@ -88,6 +95,18 @@ class Allocator:
         self.allocated += block.size
         self.peak_allocated = max(self.peak_allocated, self.allocated)
         return block
+
+    def drop(self, key: int, block: _Block) -> None:
+        """A block's tensor is gone, but its bytes are still to be read: they count no more, and cannot be used yet."""
+        self.allocated -= block.size
+        self._dropped[key] = block
+
+    def complete(self, key: int) -> None:
+        """What was dropped under ``key`` has been read; nothing, when the device was waited for in the meantime."""
+        block = self._dropped.pop(key, None)
+        if block is not None:
+            self.allocated += block.size
+            self.free(block)
 
     def free(self, block: _Block) -> None:
         """Give a block back to its pool, merged with its free neighbours."""
@@ -251,7 +270,7 @@ class Allocator:
 
 
 def replay(events: Iterable[Event], *, expandable: bool, limit: int | None = None) -> Replay:
-    """Run a timeline through the allocator. Frees of keys that were never allocated are a mistake: KeyError."""
+    """Run a timeline through the allocator."""
     allocator = Allocator(expandable=expandable, limit=limit)
     blocks: dict[int, tuple[_Block, str]] = {}
     alive: dict[str, int] = {}
@@ -262,7 +281,7 @@ def replay(events: Iterable[Event], *, expandable: bool, limit: int | None = Non
         kind = event.kind
         if kind == "alloc":
             try:
-                block = allocator.allocate(event.size)
+                block = allocator.allocate(event.size, event.stream)
             except ReplayedOutOfMemoryError:
                 seen.survived = False
                 break
@@ -273,7 +292,14 @@ def replay(events: Iterable[Event], *, expandable: bool, limit: int | None = Non
                 if allocator.allocated > peak:
                     peak, seen.phase = allocator.allocated, phase
                     seen.parts = dict(alive)
+        elif kind == "drop":
+            block, part = blocks.pop(event.key)
+            alive[part] -= block.size
+            allocator.drop(event.key, block)
         elif kind == "free":
+            if event.key not in blocks:
+                allocator.complete(event.key)
+                continue
             block, part = blocks.pop(event.key)
             alive[part] -= block.size
             allocator.free(block)
@@ -294,7 +320,7 @@ def required_capacity(events: tuple[Event, ...], *, expandable: bool, tolerance:
     A larger limit can hurt: a tight one makes the allocator give segments back early, a looser one lets them be cut up
     first. So limits are tried downward from what is reserved without one, and the first that fails ends the search.
     """
-    memory = tuple(event for event in events if event.kind in ("alloc", "free", "phase"))
+    memory = tuple(event for event in events if event.kind in ("alloc", "drop", "free", "phase"))
     free = replay(memory, expandable=expandable)
     low, high = free.allocated, free.reserved
     stride = max(1, int(0.01 * low))

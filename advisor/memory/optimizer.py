@@ -59,6 +59,11 @@ def optimizer_step(name: str, parameters: Sequence[Parameter]) -> Step:
     raise ValueError(f"no memory model of the optimizer {name!r}")
 
 
+def decays(name: str) -> bool:
+    """Whether the Trainer gives a parameter weight decay: not to norms and biases."""
+    return not (name.endswith("bias") or "norm" in name.lower().rsplit(".", 2)[-2:][0])
+
+
 def _foreach_groups(trained: Sequence[Parameter]) -> tuple[tuple[int, ...], ...]:
     """AdamW's foreach form makes the square roots of all second moments of a parameter group at once.
 
@@ -66,8 +71,7 @@ def _foreach_groups(trained: Sequence[Parameter]) -> tuple[tuple[int, ...], ...]
     """
     groups: dict[bool, list[int]] = {True: [], False: []}
     for parameter in trained:
-        decays = not (parameter.name.endswith("bias") or "norm" in parameter.name.lower().rsplit(".", 2)[-2:][0])
-        groups[decays].append(parameter.numel * parameter.dtype_bytes)
+        groups[decays(parameter.name)].append(parameter.numel * parameter.dtype_bytes)
     return tuple(tuple(sizes) for sizes in groups.values() if sizes)
 
 

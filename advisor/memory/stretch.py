@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from advisor.memory.timeline import Parameter
-from advisor.memory.trace.types import Interval, Operator, Param, Segment, Stack, Trace
+from advisor.memory.trace.types import Interval, Mark, Operator, Segment, Stack, Trace
 
 
 class Life(NamedTuple):
@@ -18,12 +18,13 @@ class Life(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """What happens at one position of a segment: births (+1), deaths (-1) or an operator."""
+    """What happens at one position of a segment: births (+1), deaths (-1), an operator or a module's border."""
 
     at: int
-    kind: int  # +1 birth, -1 death, 0 operator
+    kind: int  # +1 birth, -1 death, 0 operator, 2 mark
     life: Life | None
     operator: Operator | None
+    mark: Mark | None = None  # with the names of the real layer
 
 
 class Part(NamedTuple):
@@ -62,6 +63,16 @@ def stretch(trace: Trace) -> Stretched:
         for copy in range(_segment_copies(trace.segments[index], stacks)):
             place = _place(index, copy, trace, stacks)
             slots.setdefault(place, []).extend(Moment(op.at, 0, None, op) for op in operators)
+    for index, marks in enumerate(trace.marks):
+        segment = trace.segments[index]
+        for copy in range(_segment_copies(segment, stacks)):
+            real = segment.layer
+            if segment.stack in stacks and real >= 0:
+                real = _real(stacks[segment.stack], segment.layer, copy)
+            place = _place(index, copy, trace, stacks)
+            slots.setdefault(place, []).extend(
+                Moment(mark.at, 2, None, None, _renamed(mark, segment.layer, real)) for mark in marks
+            )
     parts = []
     for index, copy, real in order:
         moments = slots.get((index, copy), [])
@@ -83,18 +94,24 @@ def parameters(trace: Trace) -> tuple[Parameter, ...]:
         stack = stacks[param.stack]
         for copy in range(stack.copies if _template(stack, param.layer) else 1):
             real = _real(stack, param.layer, copy)
-            out.append(
-                Parameter(_rename(param, real), param.numel, param.itemsize, param.stored, param.trainable, real)
-            )
+            name = _rename(param.name, param.layer, real)
+            out.append(Parameter(name, param.numel, param.itemsize, param.stored, param.trainable, real))
     return tuple(out)
 
 
-def _rename(param: Param, real: int) -> str:
-    words = param.name.split(".")
-    at = words.index(str(param.layer)) if str(param.layer) in words else None
+def _rename(name: str, layer: int | None, real: int) -> str:
+    words = name.split(".")
+    at = words.index(str(layer)) if str(layer) in words else None
     if at is not None:
         words[at] = str(real)
     return ".".join(words)
+
+
+def _renamed(mark: Mark, layer: int, real: int) -> Mark:
+    if layer == real:
+        return mark
+    names = tuple(_rename(name, layer, real) for name in mark.params)
+    return mark._replace(module=_rename(mark.module, layer, real), params=names)
 
 
 def _template(stack: Stack, layer: int) -> bool:

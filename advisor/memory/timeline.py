@@ -10,26 +10,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-EventKind = Literal["alloc", "free", "phase", "enter", "exit", "grad", "op"]
+EventKind = Literal["alloc", "drop", "free", "phase", "enter", "exit", "op"]
 
 
 class Event(NamedTuple):
     """One moment.
 
     alloc/free: ``key`` identifies the tensor storage, ``size`` its bytes (unrounded), ``part`` what it is (a
-    :data:`advisor.memory.budget.Part`). phase: ``part`` names the phase that starts ("load", "forward", "backward",
-    "step", "prefill", "decode"), ``step`` in ``key`` (0, 1, …). enter/exit: ``part`` is the qualified name of a module
-    that owns parameters or is a layer ("model.layers.1.self_attn.q_proj"), ``key`` 0 for its forward and 1 for its
-    backward. grad: the gradient of parameter ``part`` was accumulated, final for this backward; ``size`` its bytes.
+    :data:`advisor.memory.budget.Part`). drop: nobody holds it any more, but a kernel of another stream has yet to read it,
+    so that its block is used again only after the free that follows. phase: ``part`` names the phase that starts ("load",
+    "forward", "backward", "step", "prefill", "decode"), ``step`` in ``key`` (0, 1, …). enter/exit: ``part`` is the qualified
+    name of a module that owns parameters itself ("model.layers.1.self_attn.q_proj", see :attr:`Timeline.modules`), ``key``
+    0 for its forward and 1 for its backward; laid down for jobs under ZeRO-3 alone, whose engine acts at these moments.
     op: an operator that launches device work (:mod:`advisor.memory.operators` makes these): ``key`` its floating point
     operations, ``size`` the bytes it reads and writes, ``part`` its kind and dtype ("matmul:bf16"). Memory ignores them;
-    the time model reads them.
+    the time model reads them. ``stream``: the CUDA stream that an allocation belongs to, 0 for the one that computes; the
+    allocator keeps a pool for each.
     """
 
     kind: EventKind
     key: int
     size: int
     part: str
+    stream: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +70,5 @@ class Timeline:
         default_factory=dict
     )  # by phase: forward, backward, step, prefill, decode (a token)
     decode_tokens: int = 0  # tokens that the decode phase stands for
+    # Of each module that owns parameters itself (tied ones count for every owner): their indices in ``parameters``.
+    modules: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from advisor.memory.operators import Cost, operator_cost
-from advisor.memory.trace.types import Interval, Operator, Segment
+from advisor.memory.trace.types import Interval, Mark, Operator, Segment
 
 
 class Recorder(TorchDispatchMode):
@@ -32,6 +32,7 @@ class Recorder(TorchDispatchMode):
         self._intervals: list[list[Any]] = []
         self._positions: list[int] = []
         self._operators: list[list[Operator]] = []
+        self._marks: list[list[Mark]] = []
         Recorder.current = self
 
     def enter_at_next(self, segment: Segment) -> None:
@@ -46,6 +47,7 @@ class Recorder(TorchDispatchMode):
             self.segments.append(segment)
             self._positions.append(0)
             self._operators.append([])
+            self._marks.append([])
         self._current = self._index[segment]
 
     def tag(self, tensor: Any, part: str) -> None:
@@ -57,6 +59,12 @@ class Recorder(TorchDispatchMode):
     def operator(self, cost: Cost) -> None:
         """Count an operator; stand-in kernels call this for the kernel they stand for."""
         self._operators[self._current].append(Operator(self._next(), int(cost.flops), int(cost.moved), cost.label))
+
+    def mark(self, module: str, params: tuple[str, ...], *, enters: bool, backward: bool) -> None:
+        """A module that owns ``params`` begins or ends here."""
+        if enters and self._pending is not None:
+            self.enter(self._pending)
+        self._marks[self._current].append(Mark(self._next(), enters, backward, module, params))
 
     def _next(self) -> int:
         self._positions[self._current] += 1
@@ -99,3 +107,7 @@ class Recorder(TorchDispatchMode):
     def operators(self) -> tuple[tuple[Operator, ...], ...]:
         """Operators by segment, in order."""
         return tuple(tuple(segment) for segment in self._operators)
+
+    def marks(self) -> tuple[tuple[Mark, ...], ...]:
+        """Marks by segment, in order."""
+        return tuple(tuple(segment) for segment in self._marks)

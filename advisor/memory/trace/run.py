@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from advisor.job import Job
 from advisor.memory.trace.build import build, cut_config, layer_lists
 from advisor.memory.trace.kernels import CudaAutocast, cuda_kernels
+from advisor.memory.trace.marks import mark_modules
 from advisor.memory.trace.quantized import adapt_quantized, prepare_for_kbit, quantize
 from advisor.memory.trace.recorder import Recorder
 from advisor.memory.trace.types import AFTER, BEFORE, Param, Segment, Stack, Trace
@@ -42,6 +43,8 @@ def run(model: ModelSpec, job: Job) -> Trace:
             for buffer in made.buffers():
                 recorder.tag(buffer, "weights")
             marker = _Marker(recorder, layer_lists(made, stacks), stacks)
+            if job.strategy == "zero3":
+                mark_modules(made, recorder)
             if job.trains:
                 _train(made, model, job, recorder, marker)
             else:
@@ -50,13 +53,13 @@ def run(model: ModelSpec, job: Job) -> Trace:
             buffers = sum(_stored(buffer) for buffer in made.buffers())
             # What is alive here outlives the step; what dies in tearing down must not be told as part of it.
             recorder.paused = True
-            intervals, operators = recorder.intervals(), recorder.operators()
+            intervals, operators, marks = recorder.intervals(), recorder.operators(), recorder.marks()
     rows = _logit_bytes(model, job)
     intervals = tuple(
         item._replace(part="logits") if item.part == "activations" and rows and item.size >= rows else item
         for item in intervals
     )
-    return Trace(tuple(recorder.segments), intervals, operators, params, buffers, stacks)
+    return Trace(tuple(recorder.segments), intervals, operators, params, buffers, stacks, marks=marks)
 
 
 @contextmanager

@@ -45,6 +45,16 @@ class Operator(NamedTuple):
     label: str
 
 
+class Mark(NamedTuple):
+    """A module that owns parameters itself begins or ends at a position of a segment."""
+
+    at: int
+    enters: bool
+    backward: bool
+    module: str
+    params: tuple[str, ...]  # qualified names, of tied parameters the first
+
+
 class Param(NamedTuple):
     """One parameter of the cut model. ``stack`` and ``layer`` as in Segment; ``layer`` is None outside the stacks."""
 
@@ -92,6 +102,7 @@ class Trace:
     buffers: int  # bytes of buffers that are alive throughout
     stacks: tuple[Stack, ...]
     notes: tuple[str, ...] = field(default_factory=tuple)
+    marks: tuple[tuple[Mark, ...], ...] = ()  # by segment; only of jobs under ZeRO-3
 
     def to_json(self) -> dict[str, Any]:
         """Plain lists, for the cache."""
@@ -103,6 +114,7 @@ class Trace:
             "buffers": self.buffers,
             "stacks": [[s.name, s.head, s.period, s.tail, s.total] for s in self.stacks],
             "notes": list(self.notes),
+            "marks": [[list(item) for item in segment] for segment in self.marks],
         }
 
     @classmethod
@@ -116,4 +128,8 @@ class Trace:
             buffers=value["buffers"],
             stacks=tuple(Stack(*item) for item in value["stacks"]),
             notes=tuple(value["notes"]),
+            marks=tuple(
+                tuple(Mark(at, enters, back, module, tuple(names)) for at, enters, back, module, names in segment)
+                for segment in value["marks"]
+            ),
         )
