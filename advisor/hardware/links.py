@@ -11,6 +11,9 @@ from advisor.hardware.readings import Readings
 
 # GeForce cards of this series have no peer access over PCIe, though the driver said yes before 550.40.07.
 NO_PEER = re.compile(r"RTX 40\d\d")
+# NVLink-C2C of a superchip's GPU to its Grace, one direction (datasheets: 900 GB/s both ways, which two GPUs of a GB200
+# share). NVML states a PCIe slot that the data does not take.
+CHIP_LINKS = {"GH200": 450e9, "GB200": 225e9, "GB300": 225e9}
 # NVML_P2P_STATUS_OK
 PEER_OK = 0
 
@@ -21,6 +24,7 @@ def read_links(
     """The slowest of each kind: work that is spread evenly waits for it."""
     slot = _least(slot_rate(device) for device in devices)
     host = None if slot is None else slot * PCIE_USABLE
+    host = next((rate for chip, rate in CHIP_LINKS.items() if any(chip in card.name for card in cards)), host)
     nvlink = _least(_nvlink(device) for device in devices)
     unified = bool(cards) and all(card.unified_memory for card in cards)
     peers = _peer_access(nvml, devices, cards)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from traps import GIB, card, readings
 
+from advisor.hardware.load import load_profile
 from advisor.hardware.probe import probe
 from advisor.hardware.profile import HardwareProfile
 from advisor.hardware.readings import Recorder, Replay
@@ -154,3 +155,10 @@ def test_rocm_and_apple_are_described() -> None:
     apple = probe(readings(error="no library", more=brand, platform="darwin", machine="arm64"))
     assert apple.gpus[0].unified_memory and apple.gpus[0].name == "Apple M3 Max"
     assert all(any("not an NVIDIA card" in note for note in machine.notes) for machine in (amd, apple))
+
+
+def test_a_superchip_reaches_its_host_by_its_own_link() -> None:
+    machine = probe(readings((card(0, "NVIDIA GH200 480GB"),)))
+    assert machine.links.host_to_gpu == load_profile("gh200").links.host_to_gpu == 450e9
+    tray = probe(readings(tuple(card(index, "NVIDIA GB200", capability="10.0") for index in range(4))))
+    assert tray.links.host_to_gpu == load_profile("gb200-x4").links.host_to_gpu == 225e9
