@@ -130,7 +130,12 @@ def rate_rows(machine: HardwareProfile) -> list[tuple[str, str, str, str]]:
         ("host to GPU, pinned", slot, of("host_to_gpu"), format_rate),
         ("GPU to host, pinned", slot, of("gpu_to_host"), format_rate),
         ("GPU to GPU, a card", links.gpu_to_gpu, of("gpu_to_gpu"), format_rate),
-        ("all-reduce over all cards (bus)", links.gpu_to_gpu, of("all_reduce"), format_rate),
+        (
+            "all-reduce over all cards (bus)",
+            links.gpu_to_gpu if of("all_reduce") else None,
+            of("all_reduce"),
+            format_rate,
+        ),
         ("network, a node", links.network, None, format_rate),
         ("host memory, all cores", _nominal_host(machine), of("host_memory_bandwidth"), format_rate),
         ("disk, read", disk.read, of("disk_read"), format_rate),
