@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from advisor.decide.facts import NONE, WAYS, way_of
+from advisor.decide.facts import NONE, WAYS, best_by_way, speed_of, way_of
 from advisor.decide.rules import Tree, load_tree
 from advisor.decide.types import Candidate, Decision
 from advisor.deciding import choose
@@ -42,6 +42,7 @@ def changes(
         *_memory(rewalk),
         *_cards(rewalk),
         *_method(model, machine, chosen),
+        *_pipeline(workload, decision),
     )
 
 
@@ -228,3 +229,21 @@ def _method(model: ModelSpec, machine: HardwareProfile, chosen: Candidate) -> It
             need = format_bytes(kept + passing)
             yield f"with --method lora: {way}, about {need} of {format_bytes(room)} each, and nothing in host RAM"
             return
+
+
+def _pipeline(workload: Workload, decision: Decision) -> Iterator[str]:
+    """A naive pipeline that is estimated faster than what was chosen: the rules keep to what was measured."""
+    chosen = decision.chosen
+    assert chosen is not None
+    if workload.task != "finetune" or workload.strategy is not None:
+        return
+    own = [c for c in decision.candidates if c.method == chosen.method]
+    pipeline, speed = best_by_way(own).get("device_map"), speed_of(chosen)
+    if pipeline is None or pipeline.time is None or speed is None or chosen is pipeline:
+        return
+    faster, error = speed_of(pipeline) or 0.0, pipeline.time.error or 0.0
+    if faster > (1 + error) * speed:
+        yield (
+            f"with --strategy device_map: a naive pipeline, one GPU at a time, estimated at {faster:,.0f} tokens/s "
+            f"against {speed:,.0f}; no measured run has checked that estimate"
+        )

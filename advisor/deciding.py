@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from advisor.decide.facts import best_by_way, build, speed_of, way_of
+from advisor.decide.facts import best_by_way, build, show, speed_of, way_of
 from advisor.decide.rules import Tree, load_tree
 from advisor.decide.types import Candidate, Decision
 from advisor.decide.walk import Walk, describe, turning_point, walk
@@ -16,7 +16,7 @@ from advisor.models.spec import ModelSpec
 from advisor.strategies.registry import STRATEGIES
 from advisor.strategies.search import candidates as search
 from advisor.strategies.search import exact
-from advisor.units import format_bytes, format_seconds
+from advisor.units import format_bytes
 
 METHODS: tuple[Method, ...] = ("full", "lora", "qlora")
 
@@ -150,22 +150,12 @@ def _sentence(chosen: Candidate, machine: HardwareProfile) -> str:
     need = format_bytes(budget.fullest.needed) if budget.gpus else "no memory"
     card = max(machine.capacities, default=0)
     close = ", close to the limit" if chosen.verdict == "tight" else ""
+    pace = f", {chosen.time.words}" if chosen.time is not None else ""
+    what = STRATEGIES[chosen.strategy].title.split(" (")[0]
     return (
-        f"{verb}{stored} with {chosen.strategy} ({STRATEGIES[chosen.strategy].title}{moved}) on {cards} of "
-        f"{machine.name}: {need} of {format_bytes(card)} a GPU{close}{_pace(chosen)}."
+        f"{verb}{stored} with {chosen.strategy} ({what}{moved}) on {cards} of "
+        f"{machine.name}: {need} of {format_bytes(card)} a GPU{close}{pace}."
     )
-
-
-def _pace(chosen: Candidate) -> str:
-    time = chosen.time
-    if time is None:
-        return ""
-    margin = f" (±{time.error:.0%})" if time.error else ""
-    if time.step_seconds is not None:
-        return f", about {format_seconds(time.step_seconds)} a step{margin}"
-    if time.decode_tokens_per_second is not None:
-        return f", about {time.decode_tokens_per_second:.3g} tokens/s{margin}"
-    return ""
 
 
 def _as_asked(pick: _Pick, workload: Workload) -> str:
@@ -198,7 +188,7 @@ def _compared(candidate: Candidate, chosen: Candidate) -> str:
     if one is None or other is None:
         return ""
     error = max((t.error for t in (candidate.time, chosen.time) if t is not None and t.error is not None), default=0.0)
-    text = f"{one:,.4g} tokens/s against {other:,.4g}"
+    text = f"{show(f'{way_of(candidate)}.speed', one)} against {show(f'{way_of(chosen)}.speed', other)}"
     if max(one, other) <= (1 + error) * min(one, other):
         return f"{text}, within the {error:.0%} that the estimates may be wrong by, so the simpler one is preferred"
     return text

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+from advisor.decide.facts import speed_of
 from advisor.decide.rules import load_tree
 from advisor.decide.types import Candidate, Decision
 from advisor.deciding import METHODS, nearest
@@ -17,6 +18,7 @@ from advisor.hardware.profile import HardwareProfile
 from advisor.job import Method, Workload
 from advisor.models.spec import ModelSpec
 from advisor.quick import first_fit
+from advisor.strategies.search import candidates as search
 from advisor.strategies.search import exact, near_limit
 from advisor.units import format_bytes
 
@@ -35,10 +37,27 @@ def ways_out(
         return tuple(_machines_that_do(model, workload, rules_dir, every=True))
     found = [
         *_other_method(model, machine, workload, rules_dir),
-        *_smaller(model, machine, decision),
-        *islice(_machines_that_do(model, workload, rules_dir), WAYS),
+        *_smaller(model, machine, workload, decision),
+        *islice(_machines_that_do(model, workload, rules_dir, but=machine.name), WAYS),
     ]
-    return tuple(found[:WAYS])
+    return tuple(found[:WAYS]) or tuple(islice(_relaxed(model, machine, workload, rules_dir), WAYS))
+
+
+_ASKED = ("quantization", "strategy", "optimizer", "attention", "precision", "gradient_checkpointing")
+
+
+def _relaxed(model: ModelSpec, machine: HardwareProfile, workload: Workload, rules_dir: Path | None) -> Iterator[str]:
+    """Where what was asked for fits no machine at all: the same without those flags, here or elsewhere."""
+    flags = [name for name in _ASKED if getattr(workload, name) is not None]
+    if not flags:
+        return
+    free = replace(workload, **dict.fromkeys(flags))
+    without = "without " + " and ".join(f"--{name.replace('_', '-')}" for name in flags)
+    found = first_fit(model, machine, free, load_tree(workload.task, rules_dir))
+    if found is not None:
+        yield f"{without}: {_in_short(found, machine)}"
+    for other in _machines_that_do(model, free, rules_dir, but=machine.name):
+        yield f"{without}, on {other}"
 
 
 def _other_method(
@@ -63,9 +82,10 @@ def _other_method(
             yield f"without --strategy {workload.strategy}: {_in_short(found, machine)}"
 
 
-def _smaller(model: ModelSpec, machine: HardwareProfile, decision: Decision) -> Iterator[str]:
+def _smaller(model: ModelSpec, machine: HardwareProfile, workload: Workload, decision: Decision) -> Iterator[str]:
     """A smaller batch or a shorter sequence, where what is missing grows with them."""
-    for candidate in nearest(decision.candidates)[:WAYS]:
+    lacking = [c for c in nearest(decision.candidates) if workload.strategy in (None, c.strategy)]
+    for candidate in lacking[:WAYS]:
         job = candidate.job
         if job is None:
             continue
@@ -79,6 +99,23 @@ def _smaller(model: ModelSpec, machine: HardwareProfile, decision: Decision) -> 
                 batch = " --batch-size 1" if job.micro_batch_size > 1 else ""
                 yield f"--seq-len {length}{batch} (now {job.sequence_length}): {candidate.label} fits"
                 return
+    yield from _searched_smaller(model, machine, workload, lacking)
+
+
+def _searched_smaller(
+    model: ModelSpec, machine: HardwareProfile, workload: Workload, lacking: list[Candidate]
+) -> Iterator[str]:
+    """Half the batch, and a single sample, planned anew: a device map that has no place has no budget to scale."""
+    asked = workload.micro_batch_size
+    if not any(c.budget is None for c in lacking) or asked is None or asked == 1:
+        return
+    for micro in dict.fromkeys((asked // 2, 1)):
+        smaller = replace(workload, micro_batch_size=micro)
+        fitting = [c for c in search(model, machine, smaller) if c.fits]
+        if fitting:
+            label = max(fitting, key=lambda candidate: speed_of(candidate) or 0.0).label
+            yield f"--batch-size {micro} (now {asked}): {label} fits"
+            return
 
 
 def _lengths(length: int) -> Iterator[int]:
@@ -89,7 +126,7 @@ def _lengths(length: int) -> Iterator[int]:
 
 
 def _machines_that_do(
-    model: ModelSpec, workload: Workload, rules_dir: Path | None, *, every: bool = False
+    model: ModelSpec, workload: Workload, rules_dir: Path | None, *, every: bool = False, but: str | None = None
 ) -> Iterator[str]:
     """Shipped profiles that do the work, smallest first, by formula; what is near a card's limit is replayed.
 
@@ -98,7 +135,8 @@ def _machines_that_do(
     kinds = list(_kinds(workload)) if every else [workload]
     for kind in kinds:
         for found, profile in islice(_fitting(model, kind, rules_dir), EACH if every else None):
-            yield f"{profile.name}: {_in_short(found, profile)}"
+            if profile.name != but:
+                yield f"{profile.name}: {_in_short(found, profile)}"
 
 
 def _kinds(workload: Workload) -> Iterator[Workload]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.units import format_bytes, format_rate, format_seconds
+from advisor.units import format_bytes, format_rate
 
 if TYPE_CHECKING:
     from advisor.hardware.profile import HardwareProfile
@@ -57,11 +57,4 @@ def describe_job(job: Job) -> str:
 
 def describe_time(time: TimeEstimate | None) -> str:
     """The speed in a few words; "unknown" where the machine's rates are not known."""
-    if time is None:
-        return ""
-    margin = f" ±{time.error:.0%}" if time.error else ""
-    if time.step_seconds is not None:
-        return f"{format_seconds(time.step_seconds)}/step{margin}"
-    if time.decode_tokens_per_second is not None:
-        return f"{time.decode_tokens_per_second:.3g} tok/s{margin}"
-    return "speed unknown"
+    return time.words if time is not None else ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from advisor.units import format_seconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeEstimate:
@@ -23,3 +25,13 @@ class TimeEstimate:
     error: float | None = None
     parts: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """The speed in a few words with its error: "0.34 s/step ±25%"; "speed unknown" where a rate is."""
+        margin = f" ±{self.error:.0%}" if self.error else ""
+        if self.step_seconds is not None:
+            return f"{format_seconds(self.step_seconds)}/step{margin}"
+        if self.decode_tokens_per_second is not None:
+            return f"{self.decode_tokens_per_second:.3g} tok/s{margin}"
+        return "speed unknown"

@@ -126,7 +126,7 @@ def test_within_the_error_the_simpler_one_is_preferred_and_it_says_so() -> None:
     taken, chosen = choose(load_tree("inference"), on, SERVE, MODEL, close, "")
     assert chosen is close[0]
     reason = why_not(close[1], close[0], taken)
-    assert "60 tokens/s against 50, within the 35%" in reason and "INF003" in reason
+    assert "60 tokens/s against 50 tokens/s, within the 35%" in reason and "INF003" in reason
     clear = [close[0], replace(close[1], time=replace(close[1].time, decode_tokens_per_second=90.0))]  # type: ignore[type-var]
     assert decided(on, clear, SERVE) is clear[1]
 
@@ -139,7 +139,7 @@ def test_a_loser_that_does_not_fit_gives_its_numbers() -> None:
     assert chosen is not None and "18.5 GiB" in why_not(ddp, chosen, taken)
     offload = next(c for c in found if way_of(c) == "zero2_cpu")
     # With one card fitting, the rules never came to ask about offload: FIN040 sent the walk another way.
-    assert "FIN040" in why_not(offload, chosen, taken) and "12 tokens/s against 97" in why_not(offload, chosen, taken)
+    assert "FIN040" in why_not(offload, chosen, taken) and "12 tokens/s against 97 tokens/s" in why_not(offload, chosen, taken)
 
 
 def test_the_nearest_lacks_least() -> None:
