@@ -53,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_clean_is_zero(folder: Path) -> None:
     for arguments in ((), (".",), ("train.py",), (folder,)):
         result = run(*arguments)
-        assert result.exit_code == 0 and result.stdout.startswith("nothing found in")
+        assert (result.exit_code, result.stdout) == (0, "nothing found in 1 file.\n")
 
 
 def test_an_empty_folder_is_clean(folder: Path) -> None:
@@ -216,3 +216,100 @@ def test_explaining_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+BITS = (
+    "from transformers import AutoModelForCausalLM\n"
+    'm = AutoModelForCausalLM.from_pretrained("m", torch_dtype="auto", device_map="auto", max_memory={0: "20gb"})\n'
+)
+
+
+def asked(folder: Path, answer: str) -> tuple[int, str]:
+    """``advisor check --fix`` on a terminal, with ``answer`` typed; its exit code and what the terminal showed."""
+    import pty
+
+    parent, child = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "advisor", "check", "--fix"], cwd=folder, stdin=child, stdout=child, stderr=child
+    ) as running:
+        os.close(child)
+        os.write(parent, answer.encode())
+        shown = b""
+        try:
+            while part := os.read(parent, 4096):
+                shown += part
+        except OSError:  # the other side is gone: Linux says EIO
+            pass
+        os.close(parent)
+        return running.wait(timeout=60), shown.decode()
+
+
+def test_fix_shows_the_diff_asks_and_writes_on_yes(folder: Path) -> None:
+    script = folder / "train.py"
+    script.write_text(BITS)
+    script.chmod(0o755)
+    code, shown = asked(folder, "n\n")
+    assert (code, script.read_text()) == (1, BITS)
+    assert '+m = AutoModelForCausalLM.from_pretrained("m"' in shown and "Write 1 file? [y/N]" in shown
+    assert "ADV401" in shown  # still there
+    code, shown = asked(folder, "y\n")
+    assert (code, script.read_text()) == (0, BITS.replace("20gb", "20GB"))
+    assert "1 file written." in shown and script.stat().st_mode & 0o777 == 0o755
+
+
+def test_fix_yes_does_not_ask_and_the_report_has_stdout_to_itself(folder: Path) -> None:
+    (folder / "train.py").write_text(BITS)
+    done = process("--fix", "--yes", "--json", cwd=folder)
+    assert done.returncode == 0 and "+m = " in done.stderr
+    summary = json.loads(done.stdout)["summary"]
+    assert summary["warnings"] == summary["errors"] == 0
+    assert "20GB" in (folder / "train.py").read_text()
+
+
+def test_diff_is_a_patch_and_writes_nothing(folder: Path) -> None:
+    (folder / "train.py").write_text(BITS)
+    done = process("--diff", cwd=folder)
+    assert (done.returncode, (folder / "train.py").read_text()) == (1, BITS)
+    assert done.stdout.startswith("--- a/train.py\n+++ b/train.py\n")
+    assert "1 warning in 1 file, 1 of them fixed by this diff" in done.stderr
+    subprocess.run(["git", "apply", "-"], input=done.stdout, text=True, cwd=folder, check=True)
+    assert process(cwd=folder).returncode == 0
+
+
+def test_findings_are_one_and_exit_zero_is_zero(folder: Path) -> None:
+    (folder / "train.py").write_text(BITS)
+    assert run().exit_code == 1
+    assert run("--exit-zero").exit_code == 0
+    assert "train.py:2:101: warning ADV401" in run().stdout
+
+
+def test_select_and_ignore_on_the_command_line_and_in_the_file(folder: Path) -> None:
+    (folder / "train.py").write_text(BITS)
+    assert run("--select", "ADV4").exit_code == 1
+    assert run("--select", "ADV1,ADV2").exit_code == run("--ignore", "ADV401").exit_code == 0
+    (folder / "pyproject.toml").write_text("[tool.advisor]\nignore = ['ADV401']\n")
+    assert run().exit_code == 0
+    (folder / "pyproject.toml").write_text("[tool.advisor.check]\nselect = ['ADV1']\n")
+    assert run().exit_code == 0 and run("--select", "ADV401").exit_code == 1
+    (folder / "pyproject.toml").write_text("[tool.advisor.check.per-file-ignores]\n'tr*.py' = ['ADV4']\n")
+    assert run().exit_code == 0
+    (folder / "pyproject.toml").write_text("[tool.advisor.check]\nexclude = ['train.py']\n")
+    assert run().exit_code == 0
+
+
+def test_a_comment_silences_one_line(folder: Path) -> None:
+    (folder / "train.py").write_text(BITS.rstrip() + "  # advisor: ignore[ADV401] measured\n")
+    assert run().exit_code == 0
+
+
+def test_the_reports_name_the_rule(folder: Path) -> None:
+    (folder / "train.py").write_text(BITS)
+    log = json.loads(run("--format", "sarif").stdout)["runs"][0]
+    (result,) = log["results"]
+    rule = log["tool"]["driver"]["rules"][result["ruleIndex"]]
+    assert (rule["id"], rule["name"]) == ("ADV401", "MaxMemoryUnits") and "max_memory" in rule["shortDescription"][
+        "text"
+    ]
+    assert run("--format", "github").stdout.startswith(
+        "::warning file=train.py,line=2,col=101,title=ADV401 max-memory-units::"
+    )

@@ -131,7 +131,7 @@ def test_github_commands_come_back_as_they_were() -> None:
     read = [read_command(line) for line in lines]
     assert [name for name, _, _ in read] == ["error"] * 3 + ["warning"] * 2 + ["notice"]
     assert read[0][1] == {"file": "train.py", "line": "12", "col": "5", "title": "ADV101 some-rule"}
-    assert read[0][2] == "is wrong\ndo it right"
+    assert read[0][2] == "is wrong\nfix: do it right"
     assert read[3][1] == {"file": "con figs/ds%20.json", "line": "3", "title": "ADV102 some-rule"}
     assert read[5][2].startswith("two\nlines: 100%, <b>&amp;")
     assert "file" not in read[2][1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from advisor.check.edits import without
 from advisor.check.judge import configured_before, finding, loads, spread
 from advisor.check.project import Project
 from advisor.check.types import Doubt, Finding, Rule
@@ -29,7 +30,7 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
                 continue  # one fault, one finding: ADV101, ADV105
             yield finding(
                 RULE, node, f"low_cpu_mem_usage=True is given while ZeRO-3 is on ({zero.said()})",
-                severity="error" if old else "warning",
+                severity="error" if old else "warning", edits=without(project.read.texts, node),
             )  # fmt: skip
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from advisor.check.edits import without
 from advisor.check.judge import finding, shown
 from advisor.check.project import Project, stage_of
-from advisor.check.types import Doubt, Finding, Rule
+from advisor.check.types import Doubt, Edit, Finding, Rule
 from advisor.check.values import Node, integer
 
 _NOWHERE = (None, "none", "None", "")
@@ -17,11 +18,12 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
     seen: list[Node] = [fact.root for fact in project.configs("deepspeed")]
     seen += [zero.config for run in project.runs for zero in run.zeros if zero.config is not None]
     for config in seen:
-        device = config.get("zero_optimization", "offload_param", "device") or config.get(
-            "zero_optimization", "offload_param"
-        )
+        section = config.get("zero_optimization", "offload_param")
+        device = config.get("zero_optimization", "offload_param", "device") or section
         stage, place = stage_of(config)
-        yield from _judge(device, stage, place)
+        # It does nothing there, so taking it away changes nothing.
+        edits = without(project.read.texts, section) if section is not None else ()
+        yield from _judge(device, stage, place, edits)
         cpu = config.get("zero_optimization", "cpu_offload_params")
         if cpu is not None and cpu.value is True:
             yield from _judge(cpu, stage, place)
@@ -41,7 +43,7 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
                 yield from _judge(run.value(call.get("offload_param_device")), integer(stage_node.value), stage_node)
 
 
-def _judge(device: Node | None, stage: int | None, place: Node) -> Iterator[Finding]:
+def _judge(device: Node | None, stage: int | None, place: Node, edits: tuple[Edit, ...] = ()) -> Iterator[Finding]:
     if device is None or stage is None or stage >= 3 or device.value in _NOWHERE or not device.known:
         return
     if isinstance(device.value, dict) and not device.value:
@@ -50,6 +52,7 @@ def _judge(device: Node | None, stage: int | None, place: Node) -> Iterator[Find
         RULE, device,
         f"offload_param ({shown(device)}) is asked for with ZeRO stage {stage} (line {place.line}), which ignores it: the "
         "parameters stay whole on every GPU",
+        edits=edits,
     )  # fmt: skip
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from advisor.check.edits import instead
 from advisor.check.facts import Call
 from advisor.check.judge import finding
 from advisor.check.project import Project, Run
@@ -26,7 +27,7 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
                 place = (item.path, item.line, item.column)
                 if place not in seen:
                     seen.add(place)
-                    yield from _judge(item, key)
+                    yield from _judge(item, key, project.read.texts)
 
 
 def _memories(run: Run) -> Iterator[Node]:
@@ -54,7 +55,7 @@ def _of(run: Run, call: Call) -> Iterator[Node]:
                 yield found
 
 
-def _judge(item: Node, key: object) -> Iterator[Finding]:
+def _judge(item: Node, key: object, texts: Mapping[str, str]) -> Iterator[Finding]:
     value = item.value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if 0 < value < SMALL:
@@ -76,7 +77,7 @@ def _judge(item: Node, key: object) -> Iterator[Finding]:
         bits = f"{float(amount) / 8:g}{unit[:-1].upper()}B"
         yield finding(
             RULE, item, f"{value!r} ends in a small b, which is read as bits: {bits}, an eighth of what it looks like",
-            fix=f'"{amount}{unit[0].upper()}iB"',
+            fix=f'"{amount}{unit[0].upper()}iB"', edits=instead(texts, item, value, f"{amount}{unit[0].upper()}B"),
         )  # fmt: skip
     elif upper not in (*_TEN, *_TWO):
         yield finding(

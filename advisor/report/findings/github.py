@@ -35,7 +35,7 @@ def _command(finding: Finding, checked: Checked) -> str:
     if finding.path and finding.line and finding.column:
         properties["col"] = str(finding.column)
     properties["title"] = f"{finding.code} {rule.name}" if rule else finding.code
-    text = clean(finding.message) + (f"\n{clean(finding.fix)}" if finding.fix else "")
+    text = clean(finding.message) + (f"\nfix: {clean(finding.fix)}" if finding.fix else "")
     settings = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
     return f"::{_COMMANDS[finding.severity]} {settings}::{_data(text)}"
 

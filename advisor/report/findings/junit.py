@@ -61,7 +61,7 @@ def _case(path: str, finding: Finding) -> Element:
     case = _element("testcase", name=f"{finding.code} at {place}" if place else finding.code, classname=path, file=path)
     if finding.line:
         case.set("line", str(finding.line))
-    text = finding.message + (f"\n{finding.fix}" if finding.fix else "")
+    text = finding.message + (f"\nfix: {finding.fix}" if finding.fix else "")
     if finding.severity == "info":
         SubElement(case, "system-out").text = _text(text)
         return case

@@ -68,7 +68,7 @@ def _rule(rule: Rule | FitRule) -> dict[str, Any]:
 
 
 def _result(finding: Finding, index: Mapping[str, int], seen: Counter[str]) -> dict[str, Any]:
-    text = finding.message + (f"\n{finding.fix}" if finding.fix else "")
+    text = finding.message + (f"\nfix: {finding.fix}" if finding.fix else "")
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "level": _LEVELS[finding.severity],
