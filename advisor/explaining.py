@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from advisor.decide.facts import FACTS, NONE, WAYS
 from advisor.decide.rules import Node, all_nodes
 from advisor.errors import InputError
-from advisor.files import read_json
+
+if TYPE_CHECKING:
+    from advisor.plan import Plan
 
 _WIDTH = 26
 
@@ -83,35 +85,27 @@ def explain_plan(path: Path, why_not: str | None, rules_dir: Path | None = None)
 
     The plan's own trace is read, not computed again. Raises InputError for a file that is no plan.
     """
-    plan = _read(path)
+    from advisor.plan import read_plan  # pydantic's models are slow to load, and codes need none
+
+    plan = read_plan(path)
     if why_not is not None:
-        return _why_not(plan, path, why_not, rules_dir)
-    lines = [plan["sentence"], ""]
+        return _why_not(plan, why_not)
+    lines = [plan.sentence, ""]
     nodes = all_nodes(rules_dir)
-    for step in plan.get("trace", []):
-        lines.append(f"{step['code']}  {step['ask']} {'yes' if step['answer'] else 'no'} -> {step['to']}")
-        lines += [f"        {text}" for text in step["conditions"]]
-        if step["code"] in nodes:
-            lines.append(f"        {nodes[step['code']].because}")
+    for step in plan.trace:
+        lines.append(f"{step.code}  {step.ask} {'yes' if step.answer else 'no'} -> {step.to}")
+        lines += [f"        {text}" for text in step.conditions]
+        because = step.because or (nodes[step.code].because if step.code in nodes else "")
+        lines += [f"        {because}"] if because else []
     return "\n".join(lines)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    value = read_json(path)
-    # Validating the whole plan would load pydantic's models of it: here three fields are read, and checked by hand.
-    if not isinstance(value, dict) or value.get("format") != "advisor-plan" or not isinstance(value.get("path"), list):
-        raise InputError(str(path), "is not an advisor plan", expected='an object with "format": "advisor-plan"')
-    return value
-
-
-def _why_not(plan: dict[str, Any], path: Path, asked: str, rules_dir: Path | None) -> str:
-    reasons: list[list[str]] = plan.get("why_not", [])
-    matching = [(label, reason) for label, reason in reasons if _matches(label, asked)]
+def _why_not(plan: Plan, asked: str) -> str:
+    matching = [(label, reason) for label, reason in plan.why_not if _matches(label, asked)]
     if not matching:
-        names = sorted({label.split("/")[0].split("+")[0] for label, _ in reasons})
-        main = plan["steps"][0]["job"]["strategy"]
-        if asked == main:
-            return f"{asked} is what the plan does: {plan['sentence']}"
+        names = sorted({label.split("/")[0].split("+")[0] for label, _ in plan.why_not})
+        if asked == plan.main.job.strategy:
+            return f"{asked} is what the plan does: {plan.sentence}"
         raise InputError("--why-not", "is no candidate of the plan", found=asked, expected=f"one of {', '.join(names)}")
     return "\n".join(f"{label}: {reason}" for label, reason in matching)
 

@@ -157,11 +157,6 @@ class Plan(_Data):
         return self.steps[0]
 
 
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of plan.json."""
-    return Plan.model_json_schema()
-
-
 def read_plan(path: Path) -> Plan:
     """Read and validate a plan. Raises InputError for anything that is no plan, or one of a newer version."""
     value = read_json(path)

@@ -38,7 +38,7 @@ def _options(
 
 
 _COMMANDS = (
-    "recommend", "explain", "compare", "apply", "convert", "report", "ui", "check", "probe", "validate", "models",
+    "recommend", "explain", "compare", "apply", "convert", "report", "ui", "check", "probe", "validate", "models", "schema",
 )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """The answer as JSON: the documented, stable form that ``--json`` prints and other tools read.
 
-Amounts are bytes, times seconds. ``json_schema()`` publishes it; fields are added, never renamed, within a version.
+Amounts are bytes, times seconds. ``advisor schema result`` prints its JSON Schema; fields are added, never renamed, within a version.
 """
 
 from __future__ import annotations
@@ -117,11 +117,6 @@ class Recommendation(_Data):
     decision: DecisionResult
     candidates: tuple[CandidateResult, ...]
     plan: str | None  # where the plan was written
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of the answer."""
-    return Recommendation.model_json_schema()
 
 
 def settings_of(job: Job | None) -> dict[str, Any]:

@@ -45,10 +45,10 @@ def memory_bar(parts: dict[str, int], limit: int, scale: int, width: int) -> Tex
     filled = 0.0
     for name, amount in parts.items():
         style, letter = PART_STYLES.get(name, ("white", "?"))
-        before = round(filled / scale * width)
+        before = min(width, round(filled / scale * width))
         filled += amount
-        cells += [(letter, style)] * (round(filled / scale * width) - before)
-    cells = cells[:width] + [("·", "bright_black")] * (width - len(cells))
+        cells += [(letter, style)] * (min(width, round(filled / scale * width)) - before)
+    cells += [("·", "bright_black")] * (width - len(cells))
     mark = min(width - 1, round(limit / scale * width))
     for index, (letter, style) in enumerate(cells):
         if index == mark:
@@ -110,8 +110,8 @@ def _candidate_rows(advice: Advice, width: int) -> Table:
             if candidate.budget.gpus:
                 bar = memory_bar(parts_of(candidate), limit, scale, bar_width)
                 gpu = format_bytes(candidate.budget.fullest.needed)
-        name = Text(("> " if chosen else "  ") + candidate.label, style="bold" if chosen else "")
-        table.add_row(name, Text(word, style=style), bar, gpu, host, describe_time(candidate.time))
+        label = Text(("> " if chosen else "  ") + candidate.label, style="bold" if chosen else "")
+        table.add_row(label, Text(word, style=style), bar, gpu, host, describe_time(candidate.time))
     return table
 
 

@@ -53,7 +53,16 @@ def _call(strategy: str, arguments: dict[str, Any]) -> list[int]:
     """(host, GPU) bytes, as the installed DeepSpeed says."""
     import logging
 
-    logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
+    # DeepSpeed makes its logger while it is imported and warns that there is no accelerator, which plans need not.
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        return _estimate(strategy, arguments)
+    finally:
+        logging.disable(before)
+
+
+def _estimate(strategy: str, arguments: dict[str, Any]) -> list[int]:
     if strategy == "zero2":
         from deepspeed.runtime.zero.stage_1_and_2 import estimate_zero2_model_states_mem_needs
 
