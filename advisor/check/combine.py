@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import PurePath
 
 from advisor.check.facts import Call, ConfigFacts, Launch, ScriptFacts
@@ -16,6 +17,10 @@ from advisor.check.values import UNKNOWN, Called, Lost, Node, Option, integer, t
 TRL_CONFIGS = frozenset(
     {"SFTConfig", "DPOConfig", "GRPOConfig", "KTOConfig", "ORPOConfig", "CPOConfig", "PPOConfig", "RLOOConfig", "RewardConfig",
      "PRMConfig", "BCOConfig", "OnlineDPOConfig", "XPOConfig", "NashMDConfig", "GKDConfig", "IterativeSFTConfig"}
+)  # fmt: skip
+_SETS_UP = frozenset(
+    {"Accelerator", "initialize", "HfDeepSpeedConfig", "HfTrainerDeepSpeedConfig", "DeepSpeedPlugin", "fully_shard", "FSDP",
+     "FullyShardedDataParallelPlugin", "FullyShardedDataParallel", "parsed", "notebook_launcher"}
 )  # fmt: skip
 _TOOLS = frozenset({"axolotl", "llamafactory-cli", "trl"})
 _AXOLOTL = {"micro_batch_size": "per_device_train_batch_size"}
@@ -44,10 +49,10 @@ class Combiner:
     def runs(self) -> tuple[list[Run], list[ConfigFacts]]:
         """Every launch as a run, then scripts that nothing launches, then argument files that nothing reads."""
         launches = [launch for shell in list(self.read.shells.values()) for launch in shell.launches]
-        found = [self.launched_run(launch) for launch in launches]
+        found = [run for launch in launches for run in self.launched_runs(launch)]
         alone = [script for path, script in list(self.read.scripts.items()) if path not in self.launched]
         single = self.single(alone, launches)
-        found += [self.script_run(script, single) for script in alone if script.calls]
+        found += [self.script_run(part, single) for script in alone if script.calls for part in _parts(script)]
         orphans = [
             fact for facts in list(self.read.configs.values()) for fact in facts if id(fact.root) not in self.used
         ]
@@ -67,12 +72,13 @@ class Combiner:
         folder = PurePath(script.path).parent
         return config if near == folder or folder in near.parents or near in folder.parents else None
 
-    def launched_run(self, launch: Launch) -> Run:
+    def launched_runs(self, launch: Launch) -> Iterator[Run]:
         script = self.script_of(launch)
         options = self.options_of(launch, script)
         accelerate = self.accelerate_of(launch)
-        ranks = ranks_of(launch, accelerate, script, self.settings.hardware)
-        return self.run(script, launch, accelerate, options, ranks)
+        for part in _parts(script) if script is not None else (None,):
+            ranks = ranks_of(launch, accelerate, part, self.settings.hardware)
+            yield self.run(part, launch, accelerate, options, ranks)
 
     def script_run(self, script: ScriptFacts, single: ConfigFacts | None) -> Run:
         starts = any(_starts(call) for call in script.calls)
@@ -312,6 +318,19 @@ def _named_path(node: Node) -> str | None:
     if value.last in ("Path", "open", "load", "loads", "abspath", "str", "expanduser", "safe_load") and value.args:
         return _named_path(value.args[0])
     return None
+
+
+def _parts(script: ScriptFacts) -> list[ScriptFacts]:
+    """The script whole; or, when several of its functions set up a run of their own (tests, a library), one part for each
+    of them, with what the module does itself: what one function sets up says nothing about a load in another."""
+    flows = {call.flow for call in script.calls}
+    setting_up = {call.flow for call in script.calls if is_arguments(call.name, script) or call.last in _SETS_UP}
+    if len(setting_up) < 2 or len(flows) < 2:
+        return [script]
+    return [
+        replace(script, calls=tuple(call for call in script.calls if call.flow in (0, flow)))
+        for flow in sorted(flows | {0})
+    ]
 
 
 def _starts(call: Call) -> bool:

@@ -22,20 +22,26 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
     """Every max_memory that can be read: arguments of calls, and keys of YAML and JSON files."""
     seen: set[tuple[str, int, int]] = set()
     for run in project.runs:
-        for node in _memories(run):
+        for node, pretrained in _memories(run):
             for key, item in node.items.items():
                 place = (item.path, item.line, item.column)
                 if place not in seen:
                     seen.add(place)
-                    yield from _judge(item, key, project.read.texts)
+                    yield from _judge(item, key, pretrained, project.read.texts)
 
 
-def _memories(run: Run) -> Iterator[Node]:
+def _memories(run: Run) -> Iterator[tuple[Node, bool]]:
+    """Each max_memory, and whether a pretrained model is about: bytes may well be enough for a toy."""
     given = run.options.get("max_memory")
     if given is not None:
-        yield given
+        yield given, True
     for call in run.script.calls if run.script is not None else ():
-        yield from _of(run, call)
+        for node in _of(run, call):
+            yield node, call.last in ("from_pretrained", "pipeline") or _loads_in(run, call.flow)
+
+
+def _loads_in(run: Run, flow: int) -> bool:
+    return any(one.flow == flow for one in run.script.named("from_pretrained", "from_config")) if run.script else False
 
 
 def _of(run: Run, call: Call) -> Iterator[Node]:
@@ -55,10 +61,10 @@ def _of(run: Run, call: Call) -> Iterator[Node]:
                 yield found
 
 
-def _judge(item: Node, key: object, texts: Mapping[str, str]) -> Iterator[Finding]:
+def _judge(item: Node, key: object, pretrained: bool, texts: Mapping[str, str]) -> Iterator[Finding]:
     value = item.value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if 0 < value < SMALL:
+        if pretrained and 0 < value < SMALL:
             yield finding(
                 RULE,
                 item,

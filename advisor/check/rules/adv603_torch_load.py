@@ -8,7 +8,7 @@ from advisor.check.facts import Call
 from advisor.check.judge import finding
 from advisor.check.project import Project
 from advisor.check.types import Doubt, Finding, Rule
-from advisor.check.values import UNKNOWN, truth
+from advisor.check.values import UNKNOWN, Called, Option, truth
 from advisor.check.versions import Versions
 
 SAFE_SINCE = "2.6"  # weights_only=True is the default from here on
@@ -29,7 +29,10 @@ def _judge(call: Call, safe: bool, old: bool) -> Iterator[Finding]:
     node = call.get("weights_only")
     if node is not None:
         if node.value is not UNKNOWN and truth(node.value) is False and node.value is not None:
-            yield finding(RULE, node, "torch.load with weights_only=False runs any code that the file holds")
+            yield finding(
+                RULE, node, "torch.load with weights_only=False runs any code that the file holds",
+                severity="warning" if _from_outside(call) else "info",
+            )  # fmt: skip
         return
     if not safe and call.called.whole:
         yield finding(
@@ -38,13 +41,21 @@ def _judge(call: Call, safe: bool, old: bool) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def _from_outside(call: Call) -> bool:
+    """Whether the file is named in the code, on the command line, or downloaded; where it comes from a variable that
+    cannot be followed, the program may have written it itself."""
+    first = call.called.args[0].value if call.called.args else None
+    return isinstance(first, (str, Option, Called))
+
+
 RULE = Rule(
     code="ADV603",
     name="torch-load-of-pickles",
     severity="warning",
     what="torch.load with weights_only=False, or without weights_only where torch may be older than 2.6.",
     why="A .bin, .pt or .pth file is a pickle, and unpickling runs code. weights_only=True reads tensors alone; "
-    "it is the default since torch 2.6. Information where it is not given and no torch is pinned.",
+    "it is the default since torch 2.6. Information where it is not given and no torch is pinned, and where the "
+    "file may be the program's own.",
     fix="torch.load(…, weights_only=True), or safetensors",
     since="torch before 2.6 for the default",
     check=check,
