@@ -8,7 +8,7 @@ TASK ?= finetune
 HARDWARE ?= h200-x8
 BIN := .venv/bin
 
-.PHONY: run test lint setup setup-dev clean
+.PHONY: run test lint docs docs-commands setup setup-dev clean
 
 run: .venv/.ready
 	$(BIN)/advisor recommend --model $(MODEL) --task $(TASK) --hardware $(HARDWARE)
@@ -21,6 +21,14 @@ lint: .venv/.ready-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: .venv/.ready-dev
+	$(BIN)/python -m sphinx -W --keep-going -n -q docs build/docs
+	@echo build/docs/index.html
+
+# All commands of the documentation, the slow ones too (the tests leave those out).
+docs-commands: .venv/.ready-dev
+	ADVISOR_DOCS=all $(BIN)/python -m pytest -q tests/docs
 
 setup: .venv/.ready
 setup-dev: .venv/.ready-dev
