@@ -54,6 +54,15 @@ _MODULES = {
     "accelerate.commands.launch": "accelerate", "accelerate.commands.accelerate_cli": "accelerate",
     "deepspeed.launcher.runner": "deepspeed", "deepspeed": "deepspeed",
 }  # fmt: skip
+# Commands that only speak of others, or do something else with their names; and words that may stand before a command.
+_SPEAKING = frozenset(
+    {"echo", "printf", "cat", "which", "type", "whereis", "man", "grep", "rg", "sed", "awk", "ls", "rm", "cp", "mv", "touch",
+     "mkdir", "cd", "tar", "chmod", "git", "pip", "pip3", "pipx", "conda", "mamba", "apt", "apt-get", "kill", "pkill",
+     "killall", "alias", "unalias", "test", "[", "[[", ":", "true", "false", "read", "tee", "sleep", "pgrep", "ps"}
+)  # fmt: skip
+_BEFORE = frozenset(
+    {"sudo", "exec", "nohup", "time", "env", "command", "then", "do", "else", "if", "while", "until", "!"}
+)
 _DOCKER_SWITCHES = frozenset(
     {"rm", "it", "i", "t", "d", "detach", "init", "privileged", "ti", "interactive", "tty", "dit", "itd"}
 )
@@ -149,6 +158,8 @@ class _Line:
         while at < len(self.words):
             word = self.words[at].value
             name = PurePosixPath(word).name if isinstance(word, str) and "\0" not in word else ""
+            if name in _SPEAKING and (at == 0 or self.value(at - 1) in _BEFORE):
+                return None
             if name == "srun":
                 flags, at = _flags(self.words, at + 1, _SRUN_SWITCHES)
                 self.through_srun = {_SRUN_NAMES.get(key, key): node for key, node in flags.items()}
