@@ -22,6 +22,7 @@ html_title = "advisor"
 html_static_path = ["_static", "schemas"]
 html_css_files = ["docs.css"]
 html_copy_source = html_show_sourcelink = False
+html_show_copyright = False
 myst_enable_extensions = ["colon_fence", "deflist", "attrs_inline"]
 myst_heading_anchors = 3
 # Plain sessions of a shell: Pygments' lexer takes words of the output for commands.
