@@ -9,13 +9,17 @@ from advisor.check.project import Project
 from advisor.check.types import Doubt, Finding, Rule
 from advisor.check.values import UNKNOWN
 
+# Whose from_pretrained is known to take no such argument; a class of somebody's own may well.
+_OWNERS = frozenset({"transformers", "peft", "trl", "optimum", "unsloth"})
 _NAMES = ("deepspeed", "deepspeed_config", "ds_config")
 
 
 def check(project: Project) -> Iterator[Finding | Doubt]:
-    """from_pretrained and from_config calls of any class with a DeepSpeed argument."""
+    """from_pretrained and from_config of the libraries' classes with a DeepSpeed argument."""
     for script in project.scripts:
         for call in script.named("from_pretrained", "from_config"):
+            if call.name.partition(".")[0] not in _OWNERS:
+                continue
             node = call.get(*_NAMES)
             if node is not None and node.value is not None and node.value is not UNKNOWN:
                 name = next(name for name in _NAMES if name in call.called.kwargs)
