@@ -128,8 +128,10 @@ class Evaluator:
         if found is None:
             return self.at(node, Dotted(node.id))  # a builtin, or what `import *` brought
         where, binding = found
-        if binding.times != 1 or (binding.line and binding.line < where.rebound_before):
+        if binding.line and binding.line < where.rebound_before:
             return self.at(node, UNKNOWN)
+        if binding.times != 1:
+            return self.rebound(node, where, binding, scope, depth)
         if binding.imported is not None:
             return self.at(node, Dotted(binding.imported))
         if binding.defined is not None:
@@ -142,6 +144,18 @@ class Evaluator:
         if binding.index is not None:
             value = self.unpacked(node, value, binding.index)
         return self.stored(node, value, where, binding, scope, depth)
+
+    def rebound(self, node: ast.Name, where: Scope, binding: Binding, scope: Scope, depth: int) -> Node:
+        """A name that one straight line of code binds again and again: the last binding before this use counts."""
+        straight = binding.straight
+        before = [one for one in straight if one.end <= (node.lineno, node.col_offset)]
+        if where is not scope or binding.times != len(straight) or any(one.block for one in straight) or not before:
+            return self.at(node, UNKNOWN)
+        value = self.value(before[-1].value, where, depth + 1)
+        if before[-1].index is not None:
+            value = self.unpacked(node, value, before[-1].index)
+        touched = isinstance(value.value, (dict, tuple)) and (binding.stores or binding.changed)
+        return self.at(node, UNKNOWN) if touched or node.id in self.attributes else value
 
     def stored(self, node: ast.Name, value: Node, where: Scope, binding: Binding, scope: Scope, depth: int) -> Node:
         """A container's value after the stores into it; an object whose attributes are set keeps the others."""

@@ -30,6 +30,16 @@ class Store:
     block: int
 
 
+@dataclass(frozen=True, slots=True)
+class Straight:
+    """One plain binding: its expression, the place in a call's unpacked result if any, the block, and where it ends."""
+
+    value: ast.expr
+    index: int | None
+    block: int
+    end: tuple[int, int]
+
+
 @dataclass(slots=True)
 class Binding:
     """What one name of a scope is bound to. ``times`` counts bindings; ``value`` is the last plain one's expression.
@@ -45,6 +55,7 @@ class Binding:
     parameter: ast.arg | None = None
     line: int = 0
     block: int = 0
+    straight: list[Straight] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
     changed: bool = False  # by a method, or by a store that nested code makes
 
@@ -230,11 +241,13 @@ class _Walker:
         if isinstance(target, ast.Name):
             found = self.bind(scope, target.id, target)
             found.value, found.block = value, block
+            found.straight.append(Straight(value, None, block, _end(value)))
         elif isinstance(target, (ast.Tuple, ast.List)):
             for index, element in enumerate(target.elts):
                 if isinstance(element, ast.Name):
                     found = self.bind(scope, element.id, element)
                     found.value, found.index, found.block = value, index, block
+                    found.straight.append(Straight(value, index, block, _end(value)))
                 else:
                     self.targets(scope, element)
         elif isinstance(target, (ast.Subscript, ast.Attribute)):
@@ -276,6 +289,10 @@ def _parameters(node: Function) -> list[ast.arg]:
     arguments = node.args
     extra = [a for a in (arguments.vararg, arguments.kwarg) if a is not None]
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *extra]
+
+
+def _end(node: ast.expr) -> tuple[int, int]:
+    return node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
 
 
 def _is_main(test: ast.expr) -> bool:

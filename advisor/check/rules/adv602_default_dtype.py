@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from advisor.check.judge import Load, finding, loads, quantized
+from advisor.check.judge import Load, devices, finding, loads, quantized
 from advisor.check.project import Project, Run
 from advisor.check.types import Doubt, Finding, Rule
 from advisor.check.values import Node
@@ -44,6 +44,9 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
 
 
 def _judge(run: Run, load: Load, four: bool) -> Iterator[Finding]:
+    placed = load.get(run, "max_memory") is not None or devices(load.get(run, "device_map"))
+    if not four and (run.launch is not None or run.arguments or run.zeros or placed):
+        return  # which version runs is not known, and whoever trains or places by hand has other worries
     if quantized(run, load) is not None or load.get(run, "quantization_config", "config") is not None:
         return
     model = (

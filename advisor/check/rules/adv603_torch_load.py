@@ -11,6 +11,7 @@ from advisor.check.types import Doubt, Finding, Rule
 from advisor.check.values import UNKNOWN, Called, Option, truth
 from advisor.check.versions import Versions
 
+_DOWNLOADS = frozenset({"hf_hub_download", "cached_file", "download", "urlretrieve", "cached_download", "wget"})
 SAFE_SINCE = "2.6"  # weights_only=True is the default from here on
 
 
@@ -45,7 +46,9 @@ def _from_outside(call: Call) -> bool:
     """Whether the file is named in the code, on the command line, or downloaded; where it comes from a variable that
     cannot be followed, the program may have written it itself."""
     first = call.called.args[0].value if call.called.args else None
-    return isinstance(first, (str, Option, Called))
+    if isinstance(first, Called) and first.last == "join":
+        return all(isinstance(part.value, (str, Option)) for part in first.args)
+    return isinstance(first, (str, Option)) or (isinstance(first, Called) and first.last in _DOWNLOADS)
 
 
 RULE = Rule(

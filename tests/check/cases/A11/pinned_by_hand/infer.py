@@ -1,0 +1,12 @@
+import torch
+from transformers import AutoModelForCausalLM
+from transformers.integrations import HfDeepSpeedConfig
+
+ds_config = {
+    "train_batch_size": 16,
+    "train_micro_batch_size_per_gpu": 8,
+    "gradient_accumulation_steps": 1,
+    "zero_optimization": {"stage": 3},
+}
+dschf = HfDeepSpeedConfig(ds_config)
+model = AutoModelForCausalLM.from_pretrained("bigscience/T0_3B", torch_dtype=torch.bfloat16)

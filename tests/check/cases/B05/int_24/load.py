@@ -1,0 +1,4 @@
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("m", torch_dtype=torch.float16, device_map="auto", max_memory={0: 24, "cpu": "64GiB"})
