@@ -5,7 +5,7 @@ The command line, the Python API and the local page all come through here, so th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from advisor.errors import InputError
@@ -148,8 +148,29 @@ def ask(
     from advisor.models.resolve import resolve
 
     asked = workload(task=task, **work)
+    found = resolve(model, allow_download=download, trust_remote_code=trust_remote_code)
     return Ask(
-        model=resolve(model, allow_download=download, trust_remote_code=trust_remote_code),
+        model=found,
         machine=machine(hardware, gpus=gpus, nodes=nodes, gpu_memory=gpu_memory, host_memory=host_memory),
-        workload=asked,
+        workload=within(found, asked, asked_length=work.get("seq_len") is not None),
     )
+
+
+def within(model: ModelSpec, asked: Workload, *, asked_length: bool) -> Workload:
+    """The workload within the positions that the model has: an open length is cut to them.
+
+    Raises InputError where an asked length, with the new tokens, is beyond them.
+    """
+    limit = model.position_limit
+    new = asked.max_new_tokens if model.kind == "causal" else 0
+    if limit is None or asked.sequence_length + new <= limit:
+        return asked
+    if asked_length or new >= limit:
+        more = f" with {new} new tokens" if new else ""
+        raise InputError(
+            "--seq-len" if asked_length else "--max-new-tokens",
+            f"is beyond the {limit} positions of {model.name}{more}",
+            found=asked.sequence_length if asked_length else new,
+            expected=f"at most {max(1, limit - new) if asked_length else limit - 1}",
+        )
+    return replace(asked, sequence_length=limit - new)

@@ -14,6 +14,12 @@ Kind = Literal["causal", "seq2seq", "masked"]
 LAYER_KEYS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers")
 HIDDEN_KEYS = ("hidden_size", "n_embd", "d_model", "dim")
 VOCAB_KEYS = ("vocab_size",)
+# Architectures whose positions are rows of a table: a longer input has none and fails.
+TABLED = frozenset((
+    "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "codegen", "opt", "bert", "roberta", "xlm-roberta", "camembert",
+    "distilbert", "electra", "albert", "bart", "mbart",
+))  # fmt: skip
+_PADDED = frozenset(("roberta", "xlm-roberta", "camembert"))  # two rows of their table are for padding
 CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "seq_length")
 
 
@@ -71,6 +77,12 @@ class ModelSpec:
     def vocab_size(self) -> int:
         """Rows of the embedding."""
         return self.first(*VOCAB_KEYS) or 0
+
+    @property
+    def position_limit(self) -> int | None:
+        """The longest input, prompt and answer together, where a longer one fails; None where none does."""
+        limit = self.context_length if self.model_type in TABLED else None
+        return limit - 2 if limit is not None and self.model_type in _PADDED else limit
 
     @property
     def context_length(self) -> int | None:

@@ -1,6 +1,7 @@
 """The answer as JSON: the documented, stable form that ``--json`` prints and other tools read.
 
-Amounts are bytes, times seconds. ``advisor schema result`` prints its JSON Schema; fields are added, never renamed, within a version.
+Amounts are bytes, times seconds. ``advisor schema result`` prints its JSON Schema; fields are added, never renamed,
+within a version.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from advisor.models.spec import ModelSpec
 
 if TYPE_CHECKING:
     from advisor.advise import Advice
+    from advisor.strategies.defaults import Default
 
 
 class _Data(BaseModel):
@@ -105,6 +107,14 @@ class DecisionResult(_Data):
     missing_bytes: int
 
 
+class DefaultResult(_Data):
+    """A value that was not asked for: what it became, and why."""
+
+    name: str
+    value: str
+    why: str
+
+
 class Recommendation(_Data):
     """What ``advisor recommend --json`` prints."""
 
@@ -114,6 +124,7 @@ class Recommendation(_Data):
     model: ModelResult
     hardware: dict[str, Any]
     workload: dict[str, Any]
+    defaults: tuple[DefaultResult, ...]
     decision: DecisionResult
     candidates: tuple[CandidateResult, ...]
     plan: str | None  # where the plan was written
@@ -225,12 +236,20 @@ def _workload(workload: Workload) -> dict[str, Any]:
     return asdict(workload)
 
 
+def taken(advice: Advice) -> tuple[Default, ...]:
+    """The values that the user left open, as they were filled in."""
+    from advisor.strategies.defaults import listed
+
+    return listed(advice.model, advice.machine, advice.workload)
+
+
 def recommendation(advice: Advice, plan: str | None) -> Recommendation:
     """The whole answer as data; ``plan`` is the path of the written plan."""
     return Recommendation(
         model=_model_result(advice.model, None),
         hardware=_machine(advice.machine),
         workload=_workload(advice.workload),
+        defaults=tuple(DefaultResult(**asdict(default)) for default in taken(advice)),
         decision=_decision_result(advice.decision),
         candidates=tuple(candidate_result(candidate) for candidate in advice.decision.candidates),
         plan=plan,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from advisor.report.result import parts_of
+from advisor.report.result import parts_of, taken
 from advisor.report.words import describe_job, describe_machine, describe_time
 from advisor.units import format_bytes, format_count
 
@@ -136,6 +137,30 @@ def _bullets(items: tuple[str, ...] | list[str]) -> list[Text]:
     return [Text.assemble("  - ", item) for item in items]
 
 
+def _defaults(advice: Advice) -> list[Text]:
+    """What was not asked for: its values in a line, under --verbose one by one with their reasons."""
+    from advisor.report.progress import Level, level
+
+    found = taken(advice)
+    if level() is not Level.VERBOSE:
+        line = "; ".join(f"{default.name} {default.value}" for default in found)
+        return [Text(f"  not asked, so taken: {line} (--verbose says why)", style="dim")] if found else []
+    return [
+        Text("  not asked, so taken:", style="dim"),
+        *(Text(f"    {default.name}: {default.value} ({default.why})", style="dim") for default in found),
+    ]
+
+
+def _engine(said: Mapping[str, Any]) -> list[Text]:
+    """DeepSpeed's own figures beside ours, and what lies between them."""
+    theirs = f"{format_bytes(said['deepspeed_gpu'])} a GPU, {format_bytes(said['deepspeed_host'])} of host RAM"
+    ours = f"{format_bytes(said['ours_gpu'])} a GPU, {format_bytes(said['ours_host'])} of host RAM"
+    return [
+        Text(f"  DeepSpeed {said['deepspeed']}: {theirs}; here: {ours}", style="dim"),
+        Text(f"  {said['difference']}", style="dim"),
+    ]
+
+
 def advice_view(advice: Advice, written: Path | None, width: int) -> Group:
     """The whole answer as one renderable."""
     decision, model = advice.decision, advice.model
@@ -149,6 +174,7 @@ def advice_view(advice: Advice, written: Path | None, width: int) -> Group:
     out.append(Text(f"\n{decision.sentence}", style="bold green" if decision.chosen else "bold red"))
     if decision.chosen and decision.chosen.job:
         out.append(Text(f"  {describe_job(decision.chosen.job)}"))
+    out.extend(_defaults(advice))
     out.extend(Text(f"  given up: {text}", style="yellow") for text in decision.given_up)
     if decision.candidates and advice.machine.gpus:
         rows = [_candidate_rows(advice, width)] if width >= _WIDE else _candidate_lines(advice, width)
@@ -175,7 +201,7 @@ def advice_view(advice: Advice, written: Path | None, width: int) -> Group:
         for phase in advice.plan.steps:
             if phase.estimators:
                 out.append(_heading("The engine's own estimate"))
-                out.extend(Text(f"  {name}: {value}", style="dim") for name, value in phase.estimators.items())
+                out.extend(_engine(phase.estimators))
             if phase.advice:
                 out += [_heading(f"Advice for {phase.name}"), *_bullets(phase.advice)]
     if written is not None:

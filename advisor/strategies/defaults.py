@@ -116,8 +116,11 @@ def listed(model: ModelSpec, machine: HardwareProfile, workload: Workload) -> tu
         kernel = attention_of(model, workload)
         why = "in every install of torch" if kernel == "sdpa" else f"{kernels_of(model)['class']} has no SDPA path"
         found.append(Default("attention", kernel, why))
+    limit = model.position_limit
     if workload.sequence_length == SEQUENCE_LENGTH:
         found.append(Default("sequence length", str(SEQUENCE_LENGTH), "usual for fine-tuning and prompts"))
+    elif limit is not None and limit - workload.max_new_tokens == workload.sequence_length < SEQUENCE_LENGTH:
+        found.append(Default("sequence length", str(workload.sequence_length), f"the model has {limit} positions"))
     if not training and workload.max_new_tokens == NEW_TOKENS:
         found.append(Default("new tokens", str(NEW_TOKENS), "a short answer"))
     return tuple(found)

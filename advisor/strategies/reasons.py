@@ -21,7 +21,8 @@ def formula(model: ModelSpec, job: Job) -> str:
     count = parameter_count(model)
     if job.strategy == "zero3":
         return (
-            f"; states alone are 18 bytes x {format_count(count)} / {job.gpus} = {format_bytes(18 * count // job.gpus)}"
+            f"; DeepSpeed counts 18 bytes x {format_count(count)} / {job.gpus} = "
+            f"{format_bytes(18 * count // job.gpus)} of states"
         )
     if job.strategy == "zero2":
         total = 2 * count + 16 * count // job.gpus

@@ -144,6 +144,14 @@ def test_a_folder_that_cannot_be_written_to(refused: Run, tmp_path: Path) -> Non
     assert "folder: is a folder" in refused(*recommend("openai-community/gpt2", "h200", "--out", "folder"))
 
 
+def test_a_length_beyond_the_model(refused: Run) -> None:
+    said = refused(*recommend("openai-community/gpt2", "h200", "--seq-len", "4096"))
+    assert (
+        said
+        == "advisor: --seq-len: is beyond the 1024 positions of openai-community/gpt2, found 4096; expected at most 1024\n"
+    )
+
+
 def test_a_kernel_that_the_model_lacks(refused: Run) -> None:
     said = refused(*recommend("bigscience/bloom-560m", "h200", "--attention", "sdpa"))
     assert "BloomForCausalLM has no sdpa path" in said and "expected eager" in said

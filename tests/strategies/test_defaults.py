@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from advisor.ask import within
 from advisor.errors import InputError
 from advisor.job import Lora, Workload
 from advisor.memory.trace.build import build, full_config
@@ -116,3 +117,12 @@ def test_lengths_that_were_asked_are_not_listed() -> None:
     assert not {"sequence length", "new tokens"} & names
     left = listed(tiny.model(), NEW, Workload(task="inference"))
     assert {"sequence length": "2048", "new tokens": "256"}.items() <= {d.name: d.value for d in left}.items()
+
+
+def test_an_open_length_stays_within_the_models_positions() -> None:
+    model = resolve("openai-community/gpt2")
+    work = within(model, Workload(task="inference"), asked_length=False)
+    assert work.sequence_length == 1024 - 256
+    assert "the model has 1024 positions" in {default.why for default in listed(model, NEW, work)}
+    llama = resolve("meta-llama/Llama-2-7b")
+    assert within(llama, Workload(task="inference"), asked_length=False).sequence_length == 2048
