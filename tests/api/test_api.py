@@ -78,7 +78,7 @@ def test_rooms_show_their_signature() -> None:
 def test_names_are_the_command_lines(name: str, function: Any, cli_only: set[str]) -> None:
     """Every flag is an argument, but for those that say how to print and where to write."""
     command: Any = get_command(app).commands[name]  # type: ignore[attr-defined]
-    flags = {parameter.name for parameter in command.params} - cli_only - {"help"}
+    flags = {parameter.name for parameter in command.params} - cli_only - {"help", "quiet", "verbose"}
     arguments = inspect.signature(function).parameters
     known = set(arguments)
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in arguments.values()):
