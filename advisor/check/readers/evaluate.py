@@ -17,6 +17,7 @@ from advisor.check.readers.scopes import Binding, Scope
 from advisor.check.readers.trees import children
 from advisor.check.values import ANY, MAX_DEPTH, MAX_STEPS, UNKNOWN, Called, Dotted, Node, Option, Rank
 
+MAX_BINDINGS: Final = 40  # a name bound more often is not followed from one to the next
 MAX_TEXT: Final = 10_000  # characters that an f-string or sum may build
 _RANK_WORDS = {"LOCAL_RANK": "LOCAL_RANK", "RANK": "RANK", "SLURM_LOCALID": "SLURM_LOCALID", "SLURM_PROCID": "SLURM_PROCID",
                "OMPI_COMM_WORLD_LOCAL_RANK": "OMPI_COMM_WORLD_LOCAL_RANK"}  # fmt: skip
@@ -148,6 +149,8 @@ class Evaluator:
     def rebound(self, node: ast.Name, where: Scope, binding: Binding, scope: Scope, depth: int) -> Node:
         """A name that one straight line of code binds again and again: the last binding before this use counts."""
         straight = binding.straight
+        if len(straight) > MAX_BINDINGS:
+            return self.at(node, UNKNOWN)
         before = [one for one in straight if one.end <= (node.lineno, node.col_offset)]
         if where is not scope or binding.times != len(straight) or any(one.block for one in straight) or not before:
             return self.at(node, UNKNOWN)

@@ -63,7 +63,7 @@ class _Lexer:
     def statements(self) -> list[list[Word]]:
         text, size = self.text, len(self.text)
         total = 0
-        while self.at < size and total < MAX_WORDS:
+        while self.at < size and total + len(self.found[-1]) < MAX_WORDS:
             sign = text[self.at]
             if sign == "\\" and self.at + 1 < size:
                 following = text[self.at + 1]
