@@ -78,7 +78,7 @@ def apply_step(
     with _run_folder(step, path) as folder, logged(hooks or Hooks(), options.log) as watching:
         command = launch.command(step, _payload(options, folder), places, str(path))
         outcome = _run(plan, path, step, options, places, command, folder, watching, load_from)
-        comparison = compare(step, outcome)
+        comparison = compare(step, outcome, rehearsed=options.rehearse)
         record = comparison.record(plan, step, machine, outcome)
         keeps = options.keep_record and not options.script and not options.node_rank
         kept = archive.keep(record) if keeps else None

@@ -70,10 +70,13 @@ def _said(lines: tuple[Line, ...], machine: HardwareProfile, step: PlanStep) -> 
     return Prediction.model_validate({name: said[name] for name in Prediction.model_fields if name in said})
 
 
-def compare(step: PlanStep, outcome: Outcome) -> Comparison:
-    """Hold an outcome against the step's promise."""
+def compare(step: PlanStep, outcome: Outcome, *, rehearsed: bool = False) -> Comparison:
+    """Hold an outcome against the step's promise. A rehearsal reads no checkpoint, so its load says nothing."""
     measured = measure(step, outcome)
-    return Comparison(figures(step.promise, measured), measured)
+    if rehearsed:
+        measured = measured.model_copy(update={"load_seconds": None})
+    lines = figures(step.promise, measured)
+    return Comparison(tuple(line for line in lines if not rehearsed or line.name != "load_seconds"), measured)
 
 
 def figures(promise: Promise, measured: Measurement) -> tuple[Line, ...]:

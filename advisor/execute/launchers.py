@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from advisor.errors import InputError
 from advisor.execute.options import Options
+from advisor.hardware.merge import read_hostfile
 from advisor.plan import PlanLaunch, PlanStep
 from advisor.strategies.launch import RENDEZVOUS_PORT, accelerate_yaml
 
@@ -27,10 +30,14 @@ def with_launcher(step: PlanStep, options: Options) -> PlanStep:
     environment = dict(step.launch.environment)
     argv: tuple[str, ...]
     over: tuple[str, ...]
+    if options.hostfile is not None and name != "deepspeed":
+        raise InputError(
+            "--hostfile", f"is read by DeepSpeed's launcher, this run has {name}", expected="--launcher deepspeed"
+        )
     if name == "deepspeed":
         # It reads CUDA_VISIBLE_DEVICES as whole numbers and sets it itself.
         environment.pop("CUDA_VISIBLE_DEVICES", None)
-        where = ("--hostfile={hostfile}", f"--num_nodes={job.nodes}") if options.hostfile else ()
+        where = _hosts(options.hostfile, job.nodes, each) if options.hostfile else ()
         argv = (
             "deepspeed", *where, f"--num_gpus={each}", f"--master_port={RENDEZVOUS_PORT}", "--no_local_rank", "{script}",
         )  # fmt: skip
@@ -50,3 +57,14 @@ def with_launcher(step: PlanStep, options: Options) -> PlanStep:
     launch = PlanLaunch(launcher=name, argv=argv, environment=environment)  # type: ignore[arg-type]  # checked above
     files = {"accelerate": accelerate_yaml(job)} if name == "accelerate" and step.accelerate is None else {}
     return step.model_copy(update={"launch": launch, **files})
+
+
+def _hosts(hostfile: Path, nodes: int, each: int) -> tuple[str, ...]:
+    """DeepSpeed's flags for a hostfile. Raises InputError when it names other nodes or fewer slots than the plan has."""
+    hosts = read_hostfile(hostfile)
+    if len(hosts) != nodes or min(slots for _, slots in hosts) < each:
+        found = ", ".join(f"{host} slots={slots}" for host, slots in hosts)
+        raise InputError(str(hostfile), "does not fit the plan", found=found, expected=f"{nodes} hosts of {each} slots")
+    # One host needs no ssh, which DeepSpeed tries all the same: to look at it, and to ask it for its address.
+    alone = ("--no_ssh_check", "--master_addr=127.0.0.1") if nodes == 1 else ()
+    return ("--hostfile={hostfile}", f"--num_nodes={nodes}", *alone)

@@ -112,6 +112,7 @@ def supervise(
         )  # fmt: skip
         watcher.start()
         said, lost = _Said(log, on_output), set[int]()
+        tail: tuple[str, ...] = ()
         try:
             while True:
                 code = process.poll()
@@ -141,6 +142,7 @@ def supervise(
             previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
             try:
                 lost |= _lost(reader, seen, on_event)  # looked for before the rest is ended
+                tail = _tail(log)  # before the launcher prints how it was ended
                 if seen.errors:
                     time.sleep(0.3)  # let the other ranks say their own word, if they have one
                 guard.end_all(run_id)
@@ -153,9 +155,9 @@ def supervise(
                 watchman.wait()
             finally:
                 signal.signal(signal.SIGINT, previous)
-    return _outcome(
-        seen, code, stopped, lost, time.monotonic() - started, watcher.peaks, log, expects_status, time_limit
-    )
+    tail = tail if stopped else _tail(log)
+    elapsed = time.monotonic() - started
+    return _outcome(seen, code, stopped, lost, elapsed, watcher.peaks, log, tail, expects_status, time_limit)
 
 
 def _collect(reader: StatusReader, seen: _Seen, on_event: Callable[[dict[str, Any]], None] | None) -> None:
@@ -197,10 +199,8 @@ def _tail(log: Path, count: int = 12) -> tuple[str, ...]:
 
 def _outcome(
     seen: _Seen, code: int | None, stopped: Ending | None, lost: set[int], seconds: float, peaks: Peaks, log: Path,
-    expects_status: bool, time_limit: float | None,
+    tail: tuple[str, ...], expects_status: bool, time_limit: float | None,
 ) -> Outcome:  # fmt: skip
-    tail = _tail(log)
-
     def ended(ending: Ending, sentence: str, lines: tuple[str, ...] = tail) -> Outcome:
         return Outcome(ending, sentence, seconds, peaks, tuple(seen.events), lines, log)
 

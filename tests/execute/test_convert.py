@@ -9,15 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plans import finetune, inference
-from running import apply
+from plans import finetune, inference, plan_of
+from running import HERE, apply
 from tiny import samples, tiny_model
 
 from advisor.errors import InputError
+from advisor.execute.apply import Result
 from advisor.execute.convert import adapter as adapters
 from advisor.execute.convert import shards
 from advisor.execute.convert.folder import open_folder, weight_files
-from advisor.execute.convert.run import ConvertError, Options, convert
+from advisor.execute.convert.run import ConvertError, Options, Report, convert
+from advisor.execute.options import Hooks
+from advisor.execute.options import Options as Apply
+from advisor.execute.phases import apply_plan, check_output
+from advisor.plan import read_plan, write_plan
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +68,7 @@ def logits(folder: Path, **options: Any) -> Any:
         return model(input_ids=torch.arange(24).reshape(2, 12)).logits
 
 
-def test_zero3_trains_converts_and_serves_spilled_with_the_same_logits(
-    zero3: Path, base: Path, tmp_path: Path
-) -> None:
+def test_zero3_trains_converts_and_serves_spilled_with_the_same_logits(zero3: Path, base: Path, tmp_path: Path) -> None:
     import torch
 
     said: list[str] = []
@@ -86,18 +89,28 @@ def test_zero3_trains_converts_and_serves_spilled_with_the_same_logits(
     assert torch.equal(whole, logits(zero3))
 
 
-def test_a_converted_model_answers_prompts_through_its_plan(zero3: Path, tmp_path: Path) -> None:
-    convert(zero3 / "checkpoint-2", tmp_path / "model")
+def test_a_staged_plan_trains_converts_and_serves(base: Path, tmp_path: Path) -> None:
     places = {"model.embed_tokens": "cpu", "model.layers.0": "cpu", "model.layers.1": "disk", "model.norm": "cpu",
               "model.rotary_emb": "cpu", "lm_head": "cpu"}  # fmt: skip
-    result = apply(
-        tmp_path / "serve", inference("device_map"), options={"prompts": ("w1 w2 w3", "w4")}, load_from=tmp_path / "model",
-        device_map=places, offload_folder="offload",
+    plan = plan_of(finetune(), path=str(base))
+    serve = plan_of(inference("device_map"), device_map=places, offload_folder="offload").main
+    path = tmp_path / "plan.json"
+    write_plan(plan.model_copy(update={"steps": (plan.main, serve)}), path)
+    options = Apply(
+        data=samples(tmp_path / "data.jsonl"), steps=2, learning_rate=0.01, output=tmp_path / "out", time_limit=900,
+        prompts=("w1 w2 w3", "w4"), keep_record=False,
     )  # fmt: skip
-    assert result.outcome.ok, result.outcome
-    events = result.outcome.events
+    said: list[str] = []
+    train, report, served = apply_plan(read_plan(path), path, options, HERE, Hooks(say=said.append))
+    assert isinstance(train, Result) and isinstance(report, Report) and isinstance(served, Result)
+    assert train.outcome.ok and served.outcome.ok, (train.outcome, served.outcome)
+    assert report.out == tmp_path / "out-model" and "of host RAM" in said[0]
+    assert same(tensors(report.out), tensors(tmp_path / "out"))
+    events = served.outcome.events
     assert sum(event["event"] == "text" and event["end"] for event in events) == 2
-    assert result.comparison.measurement.decode_tokens_per_second
+    assert served.comparison.measurement.decode_tokens_per_second
+    with pytest.raises(InputError, match="trained model would go"):
+        check_output(read_plan(path), options)
 
 
 def test_zero2_shards_are_the_trained_model(base: Path, tmp_path: Path) -> None:

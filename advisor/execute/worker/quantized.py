@@ -33,8 +33,9 @@ def _fill(model: Any, device_map: dict[str, Any]) -> None:
         if id(parameter) not in made:
             place = _device_of(name, device_map)
             place = "cpu" if place == "disk" else place
-            value = torch.empty(parameter.shape, dtype=parameter.dtype, device=place)
-            value.normal_(0.0, 0.02)
+            # Random numbers for tens of GB take minutes on the CPU: they are drawn on a card, tensor by tensor.
+            draw = "cuda" if place == "cpu" and torch.cuda.is_available() else place
+            value = torch.empty(parameter.shape, dtype=parameter.dtype, device=draw).normal_(0.0, 0.02).to(place)
             made[id(parameter)] = torch.nn.Parameter(value, requires_grad=parameter.requires_grad)
         setattr(model.get_submodule(owner), leaf, made[id(parameter)])
 
