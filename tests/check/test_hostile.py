@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -285,3 +286,46 @@ def test_every_format_agrees_on_what_fails(folder: Path) -> None:
         codes.append(run(app, ["check", "--format", form]).exit_code)
         assert run(app, ["check", "--format", form, "--exit-zero"]).exit_code == 0
     assert set(codes) == {1}
+
+
+FIXTURES = sorted(path for path in (Path(__file__).parent / "fixtures").glob("*/*") if path.is_dir())
+PUT = (
+    "",
+    '"auto"',
+    "None",
+    "{}",
+    "**more",
+    "3",
+    "-1",
+    "1e9",
+    "(",
+    ")",
+    ",",
+    "\n",
+    "x if y else z",
+    "await x",
+    "é",
+    "0" * 30,
+)
+MUTATION = st.tuples(st.integers(0, 5000), st.integers(0, 12), st.sampled_from(PUT))
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sources=st.lists(st.sampled_from(FIXTURES), min_size=1, max_size=2), mutations=st.lists(MUTATION, max_size=6))
+def test_no_change_to_files_that_combine_crashes_a_check(
+    sources: list[Path], mutations: list[tuple[int, int, str]], folder: Path
+) -> None:
+    """Scripts, launchers and configs that belong together, with a few characters of each replaced."""
+    room = folder / "room"
+    shutil.rmtree(room, ignore_errors=True)
+    for source in sources:
+        shutil.copytree(source, room, dirs_exist_ok=True)
+    for file in sorted(path for path in room.rglob("*") if path.is_file()):
+        text = file.read_text(errors="replace")
+        for start, length, put in mutations:
+            at = start % (len(text) + 1)
+            text = text[:at] + put + text[at + length :]
+        file.write_text(text)
+    for finding in checked("room")["findings"]:
+        lines = (folder / finding["path"]).read_text().count("\n") + 1
+        assert finding["line"] is None or 1 <= finding["line"] <= lines
