@@ -168,6 +168,20 @@ def test_a_plan_without_candidates_still_has_a_page(mapped: Advice) -> None:
     assert 'id="memory"' not in text and "How it was decided" in text
 
 
+def test_a_staged_plan_shows_both_steps_and_the_hand_over(sharded: Advice, mapped: Advice) -> None:
+    handover = {
+        "summary": "the checkpoint takes <1> GiB",
+        "how": "gather on rank 0",
+        "serving": "Generate with device_map.",
+    }
+    serving = _plan(mapped).main
+    plan = _plan(sharded).model_copy(update={"steps": (_plan(sharded).main, serving), "handover": handover})
+    text = render(of_plan(plan))
+    assert "Then serve" in text and "&lt;1&gt; GiB" in text and "gather on rank 0" in text
+    assert text.count('<dl class="figures">') == 2
+    assert "Where each layer goes: serve" in text
+
+
 def test_the_command_writes_one_file_that_needs_no_other(mapped: Advice, tmp_path: Path) -> None:
     write_plan(_plan(mapped), tmp_path / "plan.json")
     ran = CliRunner().invoke(app, ["report", str(tmp_path / "plan.json"), "--no-sizes"])

@@ -81,7 +81,11 @@ def _context(answer: Answer, plan_path: str, records: Iterable[RunRecord]) -> di
         "verdicts": VERDICTS,
         "machine": describe_machine(answer.machine),
         "settings": describe_job(step.job) if step else "",
-        "figures": _figures(answer, step.promise) if step else (),
+        "phases": [
+            {"name": phase.name, "settings": describe_job(phase.job), "figures": _figures(answer, phase.promise)}
+            for phase in (plan.steps if plan else ())
+        ],
+        "handover": (plan.handover or {}) if plan else {},
         "times": _times(step.promise) if step else (),
         "commands": _commands(answer, plan_path) if plan else (),
         "bars": shown,
