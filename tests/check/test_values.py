@@ -9,7 +9,7 @@ import pytest
 from advisor.check.readers.evaluate import Evaluator
 from advisor.check.readers.python import script_facts
 from advisor.check.readers.scopes import scopes
-from advisor.check.values import UNKNOWN, Called, Dotted, Option, Rank, integer, number, truth
+from advisor.check.values import ANY, UNKNOWN, Called, Dotted, Option, Rank, integer, number, truth
 
 
 def last(source: str) -> object:
@@ -62,7 +62,6 @@ def test_known(source: str, value: object) -> None:
     [
         "m = 'auto'\nif x:\n    m = None\nm",
         "m = 'auto'\nm += 'x'\nm",
-        "d = {}\nd[k] = 1\nd",
         "d = {}\nd.update(a=1)\nd",
         "m = 'auto'\ndef f():\n    global m\n    m = None\nm",
         "d = {}\ndef f():\n    d['a'] = 1\nd",
@@ -84,6 +83,10 @@ def test_unknown_where_the_run_decides(source: str) -> None:
 
 def test_a_store_in_a_branch_makes_its_entry_unknown() -> None:
     assert last("d = {'a': 1, 'b': 2}\nif x:\n    d['a'] = 3\nd") == {"a": UNKNOWN, "b": 2}
+
+
+def test_a_store_under_a_computed_key_may_be_any_entry() -> None:
+    assert last("d = {'a': 1}\nfor k in x:\n    d[k] = 2\nd") == {"a": UNKNOWN, ANY: 2}
 
 
 HEAD = "from transformers import Model, HfArgumentParser\nimport argparse\nfrom dataclasses import dataclass, field\n"

@@ -129,7 +129,7 @@ class Evaluator:
         if found is None:
             return self.at(node, Dotted(node.id))  # a builtin, or what `import *` brought
         where, binding = found
-        if binding.line and binding.line < where.rebound_before:
+        if binding.imported is None and binding.line and binding.line < where.rebound_before:
             return self.at(node, UNKNOWN)
         if binding.times != 1:
             return self.rebound(node, where, binding, scope, depth)
@@ -174,6 +174,11 @@ class Evaluator:
             entry = self.value(store.value, where, depth + 1) if ran and store.value is not None else None
             if not ran and where is scope and store.block == binding.block and store.line > node.lineno:
                 continue  # after this use, on the same straight way
+            if store.keys is None and store.value is not None and isinstance(value.value, dict):
+                # d[k] = v in a loop: any entry may be this one now.
+                lost = {key: self.at(node, UNKNOWN) for key in value.value if key is not ANY}
+                value = self.at(node, {**lost, ANY: self.value(store.value, where, depth + 1)})
+                continue
             changed = _with(value, store.keys, entry or self.at(node, UNKNOWN)) if store.keys else None
             if changed is None:
                 return self.at(node, UNKNOWN)

@@ -186,6 +186,10 @@ class _Walker:
                     self.targets(scope, target, 2)
             case ast.For(target=target) | ast.AsyncFor(target=target) | ast.comprehension(target=target):
                 self.targets(scope, target, 2)
+            case ast.withitem(
+                optional_vars=ast.Name() as target, context_expr=ast.Call(func=ast.Name(id="open")) as opened
+            ):
+                self.assign(scope, target, opened, block)
             case ast.withitem(optional_vars=target) if target is not None:
                 self.targets(scope, target, 2)
             case ast.ExceptHandler(name=name) | ast.MatchAs(name=name) | ast.MatchStar(name=name) if name:

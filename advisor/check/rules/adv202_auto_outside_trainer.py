@@ -47,7 +47,7 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
             else:
                 if run.arguments or any(call.last.endswith("Trainer") for call in _calls(run.script)):
                     continue
-                reader = "HfDeepSpeedConfig keeps it as it is"
+                reader = "HfDeepSpeedConfig and zero.Init take the config as it is"
             if not found:
                 continue
             if run.script is not None and _written_into(run.script.path, project):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from advisor.check.judge import finding, place, shown
 from advisor.check.project import Project, Run
 from advisor.check.types import Doubt, Finding, Rule
-from advisor.check.values import UNKNOWN, Node, number
+from advisor.check.values import Node, number
 
 # The key in the DeepSpeed config, the Trainer's argument, its default.
 _PAIRS = (
@@ -34,12 +34,29 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
             continue
         for name in _IGNORED:
             node = section.get(name)
-            if node is not None and node.value not in (None, UNKNOWN, "auto", "none"):
+            if node is not None and node.value is not None:
                 yield finding(
                     RULE, node,
                     f"{name} {shown(node)} stands beside deepspeed_config_file, and accelerate accepts it only in that file",
                     fix=f"delete {name} here and set it in the DeepSpeed file",
                 )  # fmt: skip
+        mixed = fact.root.get("mixed_precision")
+        if mixed is not None and isinstance(mixed.value, (str, bool)) and not _conflicts(project, fact.root, mixed):
+            yield finding(
+                RULE, mixed,
+                f"mixed_precision {shown(mixed)} stands beside deepspeed_config_file, and accelerate accepts it only "
+                "in that file",
+                fix="delete mixed_precision here and enable bf16 or fp16 in the DeepSpeed file",
+            )  # fmt: skip
+
+
+def _conflicts(project: Project, root: Node, mixed: Node) -> bool:
+    """Whether the DeepSpeed file enables the other type, which ADV205 says."""
+    other = {"fp16": "bf16", "bf16": "fp16"}.get(str(mixed.value), "")
+    used = [
+        zero.config for run in project.runs for zero in run.zeros if run.accelerate is root and zero.config is not None
+    ]
+    return any(config.plain(other, "enabled") is True for config in used)
 
 
 def _pairs(run: Run, config: Node) -> Iterator[Finding]:

@@ -17,8 +17,9 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
         launch = run.launch
         if launch is not None and launch.launcher == "python" and run.ranks.count == 1 and run.script is not None:
             trainers = [call for call in run.script.calls if call.last.endswith("Trainer") and not _foreign(call.name)]
-            seen = _visible(launch.environment, launch.slurm)
-            if trainers and seen is not None and "CUDA_VISIBLE_DEVICES" not in run.script.environment:
+            own = "CUDA_VISIBLE_DEVICES" in run.script.environment  # what the script sets itself comes last
+            seen = _visible(run.script.environment, {}) if own else _visible(launch.environment, launch.slurm)
+            if trainers and seen is not None:
                 count, node = seen
                 yield finding(
                     RULE, launch.node,
