@@ -159,6 +159,23 @@ def test_where_nothing_fits_the_page_says_what_would_help(hopeless: Advice) -> N
     assert hopeless.decision.ways_out
 
 
+def test_a_plan_for_the_cpu_has_a_page_too(mapped: Advice) -> None:
+    plan = _plan(mapped)
+    job = replace(plan.main.job, strategy="single", gpus=0, device_map=None, max_memory=None)
+    promise = plan.main.promise.model_copy(update={"gpus": ()})
+    step = plan.main.model_copy(update={"job": job, "promise": promise, "device_map": None})
+    machine = plan.hardware.model_copy(update={"gpus": (), "name": "desk"})
+    text = render(of_plan(plan.model_copy(update={"steps": (step,), "hardware": machine, "candidates": ()})))
+    assert "The whole model lies in host RAM" in text and "<dt>fullest GPU</dt>" not in text
+    assert curves(spec_of(plan), machine, job) == ()
+
+
+def test_what_to_do_when_memory_runs_out_stands_among_the_commands(sharded: Advice) -> None:
+    plan = _plan(sharded)
+    assert ("--fallback" in render(of_plan(plan))) == bool(plan.fallbacks)
+    assert "--fallback" in render(of_plan(plan.model_copy(update={"fallbacks": (plan.main,)})))
+
+
 def test_a_plan_without_candidates_still_has_a_page(mapped: Advice) -> None:
     """Plans of earlier versions keep the decision alone."""
     value = json.loads(_plan(mapped).model_dump_json(exclude={"candidates", "workload", "changes", "given_up"}))

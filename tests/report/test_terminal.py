@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import logging
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from advisor.cli import output
 from advisor.report import progress
 from advisor.report.terminal import advice_view
 
+pty = pytest.importorskip("pty", reason="a terminal of our own needs POSIX")
 ADVISOR = [sys.executable, "-m", "advisor"]
 
 

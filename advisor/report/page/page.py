@@ -174,6 +174,10 @@ def _commands(answer: Answer, plan_path: str) -> tuple[tuple[str, str], ...]:
         ("Run it", f"advisor apply {path} {given}"),
         ("See what would be started", f"advisor apply {path} --dry-run"),
     ]
+    if plan.fallbacks:
+        way = plan.fallbacks[0].job
+        title = f"Should it run out of memory: take the plan's next way ({way.strategy})"
+        commands.append((title, f"advisor apply {path} {given} --fallback"))
     other = next((label for label, _ in answer.why_not), None)
     if other is not None:
         commands.append((f"Why not {other}", f"advisor explain {path} --why-not {shlex.quote(other)}"))

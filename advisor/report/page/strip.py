@@ -43,6 +43,8 @@ def strip(answer: Answer, step: PlanStep) -> Strip:
     if len(names) > _MANY:
         names = [f"GPU 0 to {job.gpus - 1}, each"]
     share, sentence = 1.0, "The whole model lies on one GPU."
+    if not names:
+        names, sentence = ["CPU"], "The whole model lies in host RAM, and the CPU computes."
     if job.strategy == "ddp":
         sentence = f"A whole copy of the model lies on each of {job.gpus} GPUs; they exchange gradients."
     elif job.strategy == "zero2":
