@@ -139,7 +139,9 @@ def test_a_loser_that_does_not_fit_gives_its_numbers() -> None:
     assert chosen is not None and "18.5 GiB" in why_not(ddp, chosen, taken)
     offload = next(c for c in found if way_of(c) == "zero2_cpu")
     # With one card fitting, the rules never came to ask about offload: FIN040 sent the walk another way.
-    assert "FIN040" in why_not(offload, chosen, taken) and "12 tokens/s against 97 tokens/s" in why_not(offload, chosen, taken)
+    assert "FIN040" in why_not(offload, chosen, taken) and "12 tokens/s against 97 tokens/s" in why_not(
+        offload, chosen, taken
+    )
 
 
 def test_the_nearest_lacks_least() -> None:

@@ -7,6 +7,7 @@ cuda/attention.cu and cuda/attention_backward.cu, math path in attention.cpp); a
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from advisor.job import Job
 from advisor.memory.operators import Cost, attention_cost
 from advisor.memory.trace.recorder import Recorder
 
@@ -245,3 +247,19 @@ def cuda_kernels(recorder: Recorder) -> Iterator[None]:
         yield
     finally:
         functional.scaled_dot_product_attention, functional.dropout = before
+
+
+@contextmanager
+def experts_of(job: Job) -> Iterator[None]:
+    """Grouped products of experts exist for bf16 alone; other types run by transformers' own fallback."""
+    if job.load_dtype == "bf16" or importlib.util.find_spec("transformers.integrations.moe") is None:
+        yield
+        return
+    from transformers.integrations import moe
+
+    before = moe._can_use_grouped_mm
+    moe._can_use_grouped_mm = lambda *_: False
+    try:
+        yield
+    finally:
+        moe._can_use_grouped_mm = before

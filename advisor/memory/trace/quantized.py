@@ -106,16 +106,21 @@ def _frozen(tensor: Any) -> Any:
 class LoraQuantizedLinear(torch.nn.Module):
     """PEFT's LoRA on a quantized layer (peft/tuners/lora/bnb.py): the base's result is cloned, adapters run in fp32."""
 
-    def __init__(self, base: FakeQuantizedLinear, rank: int, dtype: Any) -> None:
+    def __init__(self, base: Any, rank: int, dtype: Any) -> None:
         super().__init__()
         self.base_layer = base
         self.lora_A = torch.nn.Linear(base.in_features, rank, bias=False, dtype=dtype, device="meta")
         self.lora_B = torch.nn.Linear(rank, base.out_features, bias=False, dtype=dtype, device="meta")
 
+    @property
+    def weight(self) -> Any:
+        """The base layer's, as PEFT's layers have it: T5 looks at it."""
+        return self.base_layer.weight
+
     def forward(self, x: Any) -> Any:
         """Base result plus the scaled adapter."""
         result = self.base_layer(x)
-        if self.base_layer.kind == "nf4":
+        if getattr(self.base_layer, "kind", None) == "nf4":
             result = result.clone()
         kind = result.dtype
         low = x.to(self.lora_A.weight.dtype)
@@ -126,21 +131,35 @@ class LoraQuantizedLinear(torch.nn.Module):
 
 
 def quantize(made: Any, kind: str, compute: Any) -> None:
-    """Replace every linear layer but the output head, as transformers' quantizer does; ``compute`` is a torch dtype."""
-    head = made.get_output_embeddings()
+    """Replace every linear layer but the output head and those that transformers keeps in fp32, as its quantizer does.
+
+    ``compute`` is a torch dtype.
+    """
+    head, kept = made.get_output_embeddings(), _kept_in_fp32(made)
     for name, module in list(made.named_modules()):
-        if isinstance(module, torch.nn.Linear) and module is not head:
-            owner, _, leaf = name.rpartition(".")
+        if not isinstance(module, torch.nn.Linear) or module is head:
+            continue
+        owner, _, leaf = name.rpartition(".")
+        if leaf in kept:
+            module.to(torch.float32)
+        else:
             setattr(made.get_submodule(owner), leaf, FakeQuantizedLinear(module, kind, compute))
 
 
+def _kept_in_fp32(made: Any) -> frozenset[str]:
+    """Names of layers that are neither quantized nor rounded (T5's wo)."""
+    return frozenset(getattr(made, "_keep_in_fp32_modules", None) or ())
+
+
 def adapt_quantized(made: Any, rank: int, targets: str | tuple[str, ...], dtype: Any) -> None:
-    """Put LoRA on the quantized layers (all, or those named), and freeze the rest."""
+    """Put LoRA on the linear layers of a quantized model (all but the head, or those named), and freeze the rest."""
     for parameter in made.parameters():
         parameter.requires_grad_(False)
+    kept = _kept_in_fp32(made)
     for name, module in list(made.named_modules()):
         owner, _, leaf = name.rpartition(".")
-        if isinstance(module, FakeQuantizedLinear) and (targets == "all-linear" or leaf in targets):
+        linear = isinstance(module, FakeQuantizedLinear) or (isinstance(module, torch.nn.Linear) and leaf in kept)
+        if linear and (targets == "all-linear" or leaf in targets):
             setattr(made.get_submodule(owner), leaf, LoraQuantizedLinear(module, rank, dtype))
 
 
