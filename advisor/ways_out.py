@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from advisor.decide.facts import speed_of
 from advisor.decide.rules import load_tree
@@ -51,7 +51,8 @@ def _relaxed(model: ModelSpec, machine: HardwareProfile, workload: Workload, rul
     flags = [name for name in _ASKED if getattr(workload, name) is not None]
     if not flags:
         return
-    free = replace(workload, **dict.fromkeys(flags))
+    nothing: dict[str, Any] = dict.fromkeys(flags)
+    free = replace(workload, **nothing)
     without = "without " + " and ".join(f"--{name.replace('_', '-')}" for name in flags)
     found = first_fit(model, machine, free, load_tree(workload.task, rules_dir))
     if found is not None:

@@ -103,7 +103,8 @@ def test_what_would_change_the_answer_is_computed_for_memory_and_cards() -> None
 
 
 def test_a_pipeline_that_is_only_estimated_is_named_beside_what_was_measured() -> None:
-    on = machine(5, nvlink=True)
+    slow_host = tiny.machine().host.model_copy(update={"memory_bandwidth": 10e9, "cpus": 4})
+    on = machine(5, nvlink=True, host=slow_host)
     found = advice(TRAIN, on).decision
     pipeline = next(c for c in found.candidates if c.strategy == "device_map")
     assert pipeline.fits and found.chosen is not None and way_of(found.chosen) == "zero2_cpu"
