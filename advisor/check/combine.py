@@ -190,9 +190,9 @@ class Combiner:
         for arguments in run.arguments:
             node = run.value(arguments.values.get("deepspeed"))
             zero = self.zero(node, run, "arguments") if node is not None else None
-            if zero is not None and id(zero.config) not in seen:
+            if zero is not None and (arguments.call is not None or id(zero.config) not in seen):
                 seen.add(id(zero.config))
-                yield zero
+                yield replace(zero, call=arguments.call)
         for name in ("deepspeed", "deepspeed_config"):
             given = run.options.get(name)
             if given is not None and not seen and isinstance(given.value, (str, Lost)):
@@ -250,11 +250,11 @@ class Combiner:
                 node = run.value(call.called.args[0])
             made = self.zero(node, run, through.get(call.last, "hf")) if node is not None else None
             if made is not None:
-                yield made
+                yield replace(made, call=call)
             elif call.last == "DeepSpeedPlugin" and node is None:
                 stage = run.value(call.get("zero_stage"))
                 if stage is not None:
-                    yield Zero(stage=integer(stage.value), node=stage, config=None, through="plugin")
+                    yield Zero(stage=integer(stage.value), node=stage, config=None, through="plugin", call=call)
 
     def zero(self, node: Node, run: Run, through: str) -> Zero | None:
         """The DeepSpeed config that a value is or names."""

@@ -11,7 +11,8 @@ from advisor.check.values import Called, Node
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call of a script. ``order`` counts in the order of running inside its ``flow``; calls of different flows have
-    none. ``maybe`` says that it stands in a branch or loop. ``function`` names the function around it, "" for the module.
+    none. ``maybe`` says that it stands in a branch or loop. ``function`` names the function around it, "" for the module,
+    ``owner`` the class whose method that is.
     """
 
     called: Called
@@ -20,6 +21,7 @@ class Call:
     flow: int
     order: int
     function: str
+    owner: str = ""
 
     @property
     def last(self) -> str:
@@ -30,6 +32,14 @@ class Call:
     def name(self) -> str:
         """The dotted name that is called; ``?.`` stands for an object that is not known."""
         return self.called.name
+
+    def meets(self, other: Call) -> bool:
+        """Whether one run may well make both calls: one flow, methods of one class, or one of them the module's own.
+
+        Two functions that nothing joins (a script that trains or serves) need not run together.
+        """
+        joined = self.flow == other.flow or 0 in (self.flow, other.flow)
+        return joined or (self.owner != "" and self.owner == other.owner)
 
     def get(self, *names: str) -> Node | None:
         """The first of these arguments that is given by name."""

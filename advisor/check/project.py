@@ -18,12 +18,14 @@ class Zero:
     """One use of DeepSpeed. ``node`` is where the stage stands; ``config`` the DeepSpeed config when one was found.
 
     ``through`` says who reads it: arguments (the Trainer), accelerate, initialize, plugin, or hf (HfDeepSpeedConfig).
+    ``call`` is the script's call that names it; None when it comes from outside of the script.
     """
 
     stage: int | None
     node: Node
     config: Node | None
     through: str
+    call: Call | None = None
 
     def said(self) -> str:
         """Where the stage was found, for a message: ``stage 3 in ds.json, line 4``."""
@@ -97,6 +99,11 @@ class Run:
     def zero3(self) -> Zero | None:
         """DeepSpeed with stage 3, when it is surely used."""
         return next((zero for zero in self.zeros if zero.stage == 3), None)
+
+    def zero3_at(self, call: Call) -> Zero | None:
+        """Stage 3 as far as it holds where ``call`` stands."""
+        fitting = (zero for zero in self.zeros if zero.stage == 3)
+        return next((zero for zero in fitting if zero.call is None or zero.call.meets(call)), None)
 
     @property
     def trains(self) -> bool:

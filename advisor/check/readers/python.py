@@ -211,7 +211,7 @@ class _Reader:
         if not isinstance(found.value, Called):
             return None
         function = scope.node.name if isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef)) else ""
-        return Call(found.value, found, maybe, flow, order, function)
+        return Call(found.value, found, maybe, flow, order, function, scope.owner)
 
     def environment(self) -> dict[str, Node]:
         """What ``os.environ["X"] = …`` and ``os.environ.setdefault`` set; unknown when set twice."""

@@ -70,6 +70,7 @@ class Scope:
     outer: set[str] = field(default_factory=set)  # declared global or nonlocal here
     calls: list[tuple[ast.Call, bool]] = field(default_factory=list)  # and whether in a branch or loop
     assigned: list[tuple[ast.Attribute | ast.Subscript, ast.expr]] = field(default_factory=list)
+    owner: str = ""  # the class whose method this is
     rebound_before: int = 0  # names bound above this line may have been bound again, out of sight (exec, import *)
 
     def binding(self, name: str) -> Binding:
@@ -142,9 +143,9 @@ class _Walker:
             stack += below[::-1]
         scope.calls.sort(key=lambda call: (call[0].end_lineno or 0, call[0].end_col_offset or 0))
 
-    def inner(self, scope: Scope, node: Function) -> None:
+    def inner(self, scope: Scope, node: Function, owner: str = "") -> None:
         body: list[ast.stmt] = [ast.Expr(node.body)] if isinstance(node, ast.Lambda) else node.body
-        self.todo.append((Scope(node=node, parent=scope), body))
+        self.todo.append((Scope(node=node, parent=scope, owner=owner), body))
 
     def visit(self, scope: Scope, node: ast.AST, maybe: bool, block: int) -> Iterator[tuple[ast.AST, bool, int]]:
         match node:
@@ -161,7 +162,7 @@ class _Walker:
                 self.bind(scope, node.name, node).defined = node
                 for statement in node.body:  # methods see the scopes around the class, not its body
                     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                        self.inner(scope, statement)
+                        self.inner(scope, statement, node.name)
                     elif isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
                         yield statement.value, maybe, block
                 return

@@ -12,8 +12,8 @@ from advisor.check.types import Doubt, Finding, Rule
 def check(project: Project) -> Iterator[Finding | Doubt]:
     """Loads with any device_map but None, in a run with stage 3 that exists when the model is loaded."""
     for run in project.runs:
-        zero = run.zero3
-        for load in loads(run) if zero is not None else ():
+        for load in loads(run):
+            zero = run.zero3_at(load.call)
             node = load.get(run, "device_map")
             kind = spread(node)
             if node is None or zero is None or kind == "none":

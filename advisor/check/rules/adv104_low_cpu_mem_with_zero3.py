@@ -20,8 +20,8 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
         return
     old = Versions(project.pins).within("transformers", f"<{IGNORED_SINCE}")
     for run in project.runs:
-        zero = run.zero3
-        for load in loads(run) if zero is not None else ():
+        for load in loads(run):
+            zero = run.zero3_at(load.call)
             node = load.get(run, "low_cpu_mem_usage")
             if node is None or zero is None or truth(node.value) is not True:
                 continue

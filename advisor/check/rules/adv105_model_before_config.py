@@ -12,10 +12,10 @@ from advisor.check.types import Doubt, Finding, Rule
 def check(project: Project) -> Iterator[Finding | Doubt]:
     """Loads in a run with stage 3 that come before the Trainer's arguments, Accelerator or HfDeepSpeedConfig is made."""
     for run in project.runs:
-        zero = run.zero3
-        if zero is None or zero.through == "initialize":
-            continue
         for load in loads(run):
+            zero = run.zero3_at(load.call)
+            if zero is None or zero.through == "initialize":
+                continue
             if load.inside or configured_before(run, load.call) is not False:
                 continue
             if spread(load.get(run, "device_map")) != "none":

@@ -12,8 +12,8 @@ from advisor.check.types import Doubt, Finding, Rule
 def check(project: Project) -> Iterator[Finding | Doubt]:
     """Loads onto one device that come before the DeepSpeed config, in a run with stage 3."""
     for run in project.runs:
-        zero = run.zero3
-        for load in loads(run) if zero is not None else ():
+        for load in loads(run):
+            zero = run.zero3_at(load.call)
             node = load.get(run, "device_map")
             if node is None or zero is None or load.inside or spread(node) not in ("single", "rank"):
                 continue

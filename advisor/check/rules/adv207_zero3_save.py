@@ -10,17 +10,18 @@ from advisor.check.project import Project, Run, Zero
 from advisor.check.types import Doubt, Finding, Rule
 from advisor.check.values import Called, Node, truth
 
+_SAVES = frozenset({"save_model", "save_16bit_model", "get_state_dict", "save_pretrained", "save"})
 _KEYS = ("stage3_gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save")
 
 
 def check(project: Project) -> Iterator[Finding | Doubt]:
     """Saves in runs with stage 3 whose config does not consolidate; state_dict() taken directly, whatever it says."""
     for run in project.runs:
-        zero = run.zero3
-        if zero is None or run.script is None:
-            continue
-        gathers, node = _gathers(run, zero)
-        for call in run.script.calls:
+        for call in run.script.calls if run.script is not None else ():
+            zero = run.zero3_at(call) if call.last in _SAVES else None
+            if zero is None:
+                continue
+            gathers, node = _gathers(run, zero)
             if call.last in ("save_model", "save_16bit_model") and gathers is False:
                 yield finding(RULE, call.node, _words(f"{call.last}()", node, zero), severity="warning")
             elif call.last == "get_state_dict" and gathers is False:

@@ -15,12 +15,11 @@ _FLOATS = ("bfloat16", "float16", "float32")
 def check(project: Project) -> Iterator[Finding | Doubt]:
     """4-bit loads in runs with stage 3 or FSDP: bnb_4bit_quant_storage must be a float type, that of the model."""
     for run in project.runs:
-        sharded = f"ZeRO-3 ({run.zero3.said()})" if run.zero3 is not None else "FSDP" if run.fsdp is not None else None
-        if sharded is None:
-            continue
         for load in loads(run):
+            zero = run.zero3_at(load.call)
+            sharded = f"ZeRO-3 ({zero.said()})" if zero is not None else "FSDP" if run.fsdp is not None else None
             how = quantized(run, load)
-            if how is None or how.bits != 4:
+            if sharded is None or how is None or how.bits != 4:
                 continue
             yield from _judge(run, how, load.get(run, "torch_dtype", "dtype"), sharded)
 
