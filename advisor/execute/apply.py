@@ -21,6 +21,7 @@ from advisor.execute.preflight import Preflight, preflight
 from advisor.execute.prompts import speak
 from advisor.execute.supervise import Outcome, supervise
 from advisor.execute.task import write_task
+from advisor.execute.worker.data import read_samples
 from advisor.hardware.profile import HardwareProfile
 from advisor.plan import Plan, PlanStep
 from advisor.record import RunRecord
@@ -72,6 +73,7 @@ def apply_step(
     if plan.model.trust_remote_code and not options.trust_remote_code and not options.script:
         raise InputError(str(path), "needs the model's own code", expected="--trust-remote-code, if you trust it")
     launch.check(step.launch, str(path))
+    _check_files(step, options)
     checked = preflight(plan, step, machine, options.output, rehearse=options.rehearse)
     if checked.problems and not options.force:
         raise RefusedError("the plan does not hold here: " + "; ".join(checked.problems) + " (--force runs it anyway)")
@@ -86,6 +88,20 @@ def apply_step(
         step=step, outcome=replace(outcome, log=None), comparison=comparison, record=record, kept_in=kept,
         warnings=_warnings(checked, options),
     )  # fmt: skip
+
+
+def _check_files(step: PlanStep, options: Options) -> None:
+    """Raise InputError for samples or a checkpoint that a training would miss after minutes of loading."""
+    if options.script or not step.job.trains:
+        return
+    if options.data is not None:
+        read_samples(options.data)
+    elif not options.rehearse:
+        raise InputError("--data", "is needed to train", expected="a jsonl file; or --rehearse, or a script after --")
+    if options.resume is not None and not options.resume.is_dir():
+        raise InputError(
+            "--resume", "is no folder", found=str(options.resume), expected="a checkpoint of this training"
+        )
 
 
 def _warnings(checked: Preflight, options: Options) -> tuple[str, ...]:

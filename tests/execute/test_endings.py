@@ -179,6 +179,18 @@ def test_a_plan_for_another_machine_is_refused(tmp_path: Path) -> None:
         rehearse(tmp_path, finetune(), promise=promise)
 
 
+def test_a_training_without_samples_does_not_start(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--data: is needed"):
+        apply(tmp_path, finetune())
+    broken = tmp_path / "data.jsonl"
+    broken.write_text("{}\n")
+    with pytest.raises(InputError, match="no training sample"):
+        apply(tmp_path, finetune(), options={"data": broken})
+    broken.write_text('{"text": "x"}\n')
+    with pytest.raises(InputError, match="--resume"):
+        apply(tmp_path, finetune(), options={"data": broken, "resume": tmp_path / "none"})
+
+
 def test_a_models_own_code_is_not_run_unasked(tmp_path: Path) -> None:
     plan = plan_of(inference())
     path = tmp_path / "plan.json"
