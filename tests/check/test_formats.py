@@ -89,6 +89,8 @@ def test_sarif_path_outside_is_absolute(tmp_path: Path, monkeypatch: pytest.Monk
     uris = [result["locations"][0]["physicalLocation"]["artifactLocation"] for result in results]
     assert uris[0] == {"uri": (tmp_path / "other" / "a b.py").as_uri()}
     assert uris[1] == {"uri": "c.py", "uriBaseId": "%SRCROOT%"}
+    files = [read_command(line)[1]["file"] for line in render(Checked(findings=found, files=2), "github").splitlines()]
+    assert files == ["../other/a b.py", "c.py"]
 
 
 def test_junit_is_read_by_a_consumer(tmp_path: Path) -> None:

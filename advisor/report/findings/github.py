@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from advisor.check.checked import SEVERITIES, Checked
 from advisor.check.types import Finding
-from advisor.report.findings.words import clean, shown_path
+from advisor.report.findings.words import clean, from_here, shown_path
 
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
 
@@ -18,7 +18,7 @@ def render(checked: Checked) -> str:
     ordered = sorted(checked.findings, key=lambda finding: SEVERITIES.index(finding.severity))
     lines = [_command(finding, checked) for finding in ordered]
     lines += [
-        f"::notice file={_property(shown_path(doubt.path))},line={max(1, doubt.line)},"
+        f"::notice file={_property(_file(doubt.path))},line={max(1, doubt.line)},"
         f"title={doubt.code} cannot tell::{_data(clean(doubt.message))}"
         for doubt in checked.doubts
     ]
@@ -29,7 +29,7 @@ def _command(finding: Finding, checked: Checked) -> str:
     rule = checked.rules.get(finding.code)
     properties = {}
     if finding.path:
-        properties["file"] = shown_path(finding.path)
+        properties["file"] = _file(finding.path)
     if finding.path and finding.line:
         properties["line"] = str(finding.line)
     if finding.path and finding.line and finding.column:
@@ -38,6 +38,11 @@ def _command(finding: Finding, checked: Checked) -> str:
     text = clean(finding.message) + (f"\nfix: {clean(finding.fix)}" if finding.fix else "")
     settings = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
     return f"::{_COMMANDS[finding.severity]} {settings}::{_data(text)}"
+
+
+def _file(path: str) -> str:
+    """Relative to the workspace, or GitHub shows the annotation beside no line."""
+    return clean(from_here(path) or shown_path(path))
 
 
 def _data(text: str) -> str:

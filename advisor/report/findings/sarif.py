@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -18,7 +18,7 @@ from advisor import __version__
 from advisor.check.checked import Checked
 from advisor.check.fit.codes import FitRule
 from advisor.check.types import Finding, Rule
-from advisor.report.findings.words import clean
+from advisor.report.findings.words import clean, from_here
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
@@ -94,11 +94,7 @@ def _location(path: str, line: int, column: int) -> dict[str, Any]:
 
 
 def _artifact(path: str) -> dict[str, str]:
-    relative = PurePath(path)
-    if relative.is_absolute() or ".." in relative.parts:
-        absolute = Path(path).resolve()
-        here = Path.cwd().resolve()
-        if not absolute.is_relative_to(here):
-            return {"uri": f"file://{quote(absolute.as_posix(), errors='surrogateescape')}"}
-        relative = absolute.relative_to(here)
-    return {"uri": quote(relative.as_posix(), errors="surrogateescape"), "uriBaseId": "%SRCROOT%"}
+    relative = from_here(path)
+    if relative is None:
+        return {"uri": f"file://{quote(Path(path).resolve().as_posix(), errors='surrogateescape')}"}
+    return {"uri": quote(relative, errors="surrogateescape"), "uriBaseId": "%SRCROOT%"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from advisor.check.checked import SEVERITIES, Checked
 
@@ -28,3 +28,12 @@ def shown_path(path: str) -> str:
 def clean(text: str) -> str:
     """``text`` without lone surrogates, which stand for undecodable bytes of file names and break encoders."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def from_here(path: str) -> str | None:
+    """A path relative to this folder, with forward slashes; None for one that lies outside."""
+    plain = PurePath(path)
+    if not plain.is_absolute() and ".." not in plain.parts:
+        return plain.as_posix()
+    absolute, here = Path(path).resolve(), Path.cwd().resolve()
+    return absolute.relative_to(here).as_posix() if absolute.is_relative_to(here) else None
