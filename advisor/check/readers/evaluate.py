@@ -176,8 +176,9 @@ class Evaluator:
                 continue  # after this use, on the same straight way
             if store.keys is None and store.value is not None and isinstance(value.value, dict):
                 # d[k] = v in a loop: any entry may be this one now.
-                lost = {key: self.at(node, UNKNOWN) for key in value.value if key is not ANY}
-                value = self.at(node, {**lost, ANY: self.value(store.value, where, depth + 1)})
+                entries: dict[object, Node] = {key: self.at(node, UNKNOWN) for key in value.value if key is not ANY}
+                entries[ANY] = self.value(store.value, where, depth + 1)
+                value = self.at(node, entries)
                 continue
             changed = _with(value, store.keys, entry or self.at(node, UNKNOWN)) if store.keys else None
             if changed is None:
