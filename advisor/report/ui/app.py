@@ -28,7 +28,7 @@ from advisor.errors import AdvisorError
 from advisor.record import read_records
 from advisor.report.page.answer import of_advice
 from advisor.report.page.page import assets, environment, render
-from advisor.report.ui.form import FIELDS, command, names, question
+from advisor.report.ui.form import FIELDS, chosen, command, names, question
 
 HOSTS = ("127.0.0.1", "localhost")
 _POLICY = {"form-action": "'self'"}
@@ -107,6 +107,7 @@ def _form(typed: Mapping[str, str], token: str) -> dict[str, Any]:
         "token": token,
         "policy": assets(**_POLICY)["policy"],
         "error": "",
+        "opened": any(field.more and chosen(field, typed) for field in FIELDS),
     }
 
 

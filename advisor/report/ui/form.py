@@ -65,6 +65,12 @@ def names() -> tuple[str, ...]:
     return tuple(entry.repo for entry in search(""))
 
 
+def chosen(field: Field, typed: Mapping[str, str]) -> str:
+    """What was filled into a field; empty where it was left open."""
+    text = typed.get(field.name, "").strip()
+    return "" if text in (_OPEN, NOTHING, HERE) else text
+
+
 def question(typed: Mapping[str, str]) -> Ask:
     """The question that was typed. Raises InputError naming the flag for what is wrong, as the command line does."""
     values = _values(typed)
@@ -92,7 +98,7 @@ def _values(typed: Mapping[str, str]) -> dict[str, Any]:
     """What was filled in, by the names of :func:`advisor.ask.ask`; what was left open is left out."""
     values: dict[str, Any] = {}
     for field in FIELDS:
-        text = typed.get(field.name, "").strip()
+        text = chosen(field, typed)
         if field.name == "gradient_checkpointing" and text in ("yes", "no"):
             values[field.name] = text == "yes"
         elif field.kind == "flag":
@@ -100,7 +106,7 @@ def _values(typed: Mapping[str, str]) -> dict[str, Any]:
                 values[field.name] = True
         elif field.kind == "number" and text:
             values[field.name] = _number(field, text)
-        elif text and text not in (_OPEN, NOTHING, HERE) and not (field.name == "method" and text == field.choices[0]):
+        elif text and not (field.name == "method" and text == field.choices[0]):
             values[field.name] = text
     values.setdefault("task", "inference")
     return values
