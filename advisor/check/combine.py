@@ -11,6 +11,7 @@ from advisor.check.project import Arguments, Finder, Ranks, Run, Zero, stage_of
 from advisor.check.ranks import ranks_of
 from advisor.check.settings import Settings
 from advisor.check.sources import Read
+from advisor.check.types import Doubt
 from advisor.check.values import UNKNOWN, Called, Lost, Node, Option, integer, truth
 
 # Classes that hold the Trainer's arguments: transformers' own, and TRL's, which extend it.
@@ -45,6 +46,7 @@ class Combiner:
         self.finder = Finder(read, settings.root)
         self.used: set[int] = set()
         self.launched: set[str] = set()
+        self.doubts: list[Doubt] = []
 
     def runs(self) -> tuple[list[Run], list[ConfigFacts]]:
         """Every launch as a run, then scripts that nothing launches, then argument files that nothing reads."""
@@ -117,6 +119,13 @@ class Combiner:
             name = name.replace(".", "/") + ".py"
         path = self.finder.find(name, launch.path, launch.folder, suffix_only=lost)
         if path is None:
+            self.doubts.append(
+                Doubt(
+                    path=launch.path, line=launch.node.line,
+                    message="the script that this starts was not found under the given paths, so the two were "
+                        "not checked together",
+                )
+            )  # fmt: skip
             return None
         self.launched.add(path)
         return self.read.scripts.get(path)
@@ -269,6 +278,14 @@ class Combiner:
                 self.used.add(id(fact.root))
                 stage, place = stage_of(fact.root)
                 return Zero(stage=stage, node=place, config=fact.root, through=through)
+        name = _named_path(node)
+        if name is not None and name.endswith(".json"):
+            self.doubts.append(
+                Doubt(
+                    path=node.path, line=node.line,
+                    message=f"{name} was not found under the given paths, so what DeepSpeed does here was not checked",
+                )
+            )  # fmt: skip
         return None
 
 

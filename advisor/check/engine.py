@@ -31,12 +31,13 @@ def lint(paths: Sequence[Path], settings: Settings) -> Report:
     for path in given:
         read.take(path)
     count = len(read.texts)
-    runs, orphans = Combiner(read, settings).runs()
+    combiner = Combiner(read, settings)
+    runs, orphans = combiner.runs()
     project = Project(
         settings=settings, read=read, given=frozenset(given), named=frozenset(str(path) for path in paths),
         runs=tuple(runs), orphans=tuple(orphans),
     )  # fmt: skip
-    said: list[Finding | Doubt] = []
+    said: list[Finding | Doubt] = [*combiner.doubts]
     for rule in RULES:
         if settings.wants(rule.code):
             said += rule.check(project)

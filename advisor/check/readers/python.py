@@ -26,7 +26,7 @@ _INTERESTING = re.compile(
     r"save_state|save_16bit_model|state_dict|get_state_dict|infer_auto_device_map|get_balanced_memory|get_max_memory|"
     r"dispatch_model|load_checkpoint_and_dispatch|load_checkpoint_in_model|disk_offload|cpu_offload|get_peft_model|"
     r"prepare_model_for_kbit_training|prepare_model_for_int8_training|to|bfloat16|half|float|cuda|parse_\w+|setdefault|"
-    r"notebook_launcher|spawn|GatheredParameters|FullyShardedDataParallel|FSDP|fully_shard|DummyOptim|DeepSpeedCPUAdam|"
+    r"_save|_zero3_consolidated_16bit_state_dict|is_deepspeed_zero3_enabled|notebook_launcher|spawn|GatheredParameters|FullyShardedDataParallel|FSDP|fully_shard|DummyOptim|DeepSpeedCPUAdam|"
     r"backward|optimum|set_device|\w*Adam\w*|SGD|Adafactor|\w*(?:Config|Arguments|Args|Trainer|Plugin|Kwargs)"
 )
 _MAIN_FLOWS = ("Fire", "run")
