@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,14 @@ def test_a_named_script_without_any_word_of_ours_is_parsed_all_the_same(folder: 
     assert checked(".")["findings"] == []
     (finding,) = checked("a.py")["findings"]
     assert (finding["line"], finding["severity"]) == (2, "error")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="the newest forms are no error there")
+def test_what_may_be_right_for_a_newer_python_fails_nothing(folder: Path) -> None:
+    (folder / "a.py").write_text("import torch\nhello = t'{torch}'\n")
+    for path in (".", "a.py"):
+        (finding,) = checked(path)["findings"]
+        assert (finding["severity"], finding["line"]) == ("info", 2) and "by Python 3." in finding["message"]
 
 
 def test_where_a_notebook_cannot_be_parsed(folder: Path) -> None:
