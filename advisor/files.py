@@ -14,11 +14,17 @@ from advisor.errors import InputError
 def write_whole(path: Path, text: str | bytes, mode: int | None = None) -> None:
     """Write ``text`` to ``path`` through a temporary file in the same folder and a rename.
 
-    ``mode`` are the permission bits of the result; by default those of a new file under the user's umask. Raises InputError when the folder cannot be written to; a failed write leaves the old file as it was.
+    ``mode`` are the permission bits of the result; by default those of a new file under the user's umask. A device or
+    pipe (/dev/null, /dev/stdout) is written into, never replaced. Raises InputError when the folder cannot be written
+    to; a failed write leaves the old file as it was.
     """
     data = text.encode() if isinstance(text, str) else text
     temporary: str | None = None
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            with path.open("wb") as device:
+                device.write(data)
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(descriptor, "wb") as handle:

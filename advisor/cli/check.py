@@ -148,8 +148,20 @@ def _report(request: Request, form: str, output: Path | None, *, fix: bool, yes:
 
         show(checked, Console())
     else:
-        typer.echo(render(checked, form), nl=False)
+        _print(render(checked, form))
     return checked.failed
+
+
+def _print(text: str) -> None:
+    """Write a report to stdout. Raises InputError for a full disk behind it; a reader that went away is main's matter."""
+    from advisor.errors import InputError
+
+    try:
+        typer.echo(text, nl=False)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise InputError("stdout", f"cannot be written ({error.strerror})", expected="room for the report") from error
 
 
 def _fix(checked: Checked, *, ask: bool) -> bool:
@@ -178,7 +190,7 @@ def _diff(request: Request) -> bool:
 
     checked = check(request)
     files = fixing.fixed(checked.findings)
-    typer.echo(fixing.diff(files), nl=False)
+    _print(fixing.diff(files))
     mended = len({id(finding) for file in files for finding in file.findings})
     typer.echo(f"{counted(checked)}, {mended} of them fixed by this diff", err=True)
     return checked.failed

@@ -194,6 +194,30 @@ def test_reports_go_to_a_file_whole_and_stdout_stays_empty(folder: Path) -> None
     assert json.loads((folder / "deep/er/report.sarif").read_text())["version"] == "2.1.0"
 
 
+def test_a_device_is_written_into_and_never_replaced(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    with subprocess.Popen(["cat", "pipe"], cwd=folder, stdout=subprocess.PIPE) as reader:
+        done = process("--json", "--output", "pipe", cwd=folder)
+        out, _ = reader.communicate(timeout=60)
+    assert done.returncode == 0 and json.loads(out)["format"] == "advisor-check"
+    assert not (folder / "pipe").is_file()
+
+
+def test_a_full_disk_is_one_sentence(folder: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "advisor", "check"],
+            cwd=folder,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2 and done.stderr.startswith(
+        "advisor: stdout: cannot be written (No space left on device)"
+    )
+
+
 def test_stdout_is_the_report_alone(folder: Path) -> None:
     done = process("--json", cwd=folder)
     assert json.loads(done.stdout)["summary"]["failed"] is False
