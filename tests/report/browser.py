@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,6 +70,17 @@ def overflow(driver: Any) -> int:
     """Pixels by which the page is wider than the window."""
     script = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
     return int(driver.execute_script(script))
+
+
+def audit(driver: Any) -> list[str]:
+    """What axe, the accessibility checker, has against the page as it stands: rule, impact, element."""
+    import axe_core_python
+
+    script = Path(axe_core_python.__file__).with_name("axe.min.js").read_text(encoding="utf-8")
+    driver.execute_script(script)
+    found = driver.execute_async_script("axe.run(document, {}).then(arguments[arguments.length - 1])")
+    assert len(found["passes"]) > 20
+    return [f"{v['id']} ({v['impact']}): {v['nodes'][0]['html'][:200]}" for v in found["violations"]]
 
 
 # Ratio of luminances of text and what lies behind it, as WCAG 2 defines it; the worst first.

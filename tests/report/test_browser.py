@@ -15,7 +15,7 @@ from advisor.planning import spec_of
 from advisor.report.page.answer import of_advice, of_plan
 from advisor.report.page.page import render
 
-from .browser import CONTRAST, THEMES, WIDTHS, overflow, requests, show
+from .browser import CONTRAST, THEMES, WIDTHS, audit, overflow, requests, show
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +47,7 @@ def test_page_fits_loads_nothing_and_complains_about_nothing(
     assert requests(driver) == [pages[name]]
     worst = driver.execute_script(CONTRAST)
     assert worst[0][0] >= 4.5, worst
+    assert audit(driver) == []
 
 
 def test_themes_differ(driver: Any, pages: dict[str, str]) -> None:

@@ -20,7 +20,7 @@ from advisor.report.ui.app import make_app
 from advisor.report.ui.form import FIELDS, HERE, command, question
 from advisor.report.ui.serve import serve
 
-from .browser import CONTRAST, THEMES, WIDTHS, overflow, requests, show
+from .browser import CONTRAST, THEMES, WIDTHS, audit, overflow, requests, show
 
 TOKEN = "a-token-nobody-guesses"
 
@@ -174,6 +174,7 @@ def test_a_browser_asks_and_ctrl_c_ends_it(driver: Any, running: Any, tiny_model
             show(driver, address, width, theme)
             assert overflow(driver) == 0
             assert driver.execute_script(CONTRAST)[0][0] >= 4.5
+            assert audit(driver) == []
     assert driver.switch_to.active_element.get_attribute("name") == "model"
     driver.find_element(By.NAME, "model").send_keys(str(tiny_model))
     Select(driver.find_element(By.NAME, "hardware")).select_by_visible_text("rtx4090-x2")
