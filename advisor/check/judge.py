@@ -15,7 +15,7 @@ from advisor.check.values import UNKNOWN, Called, Dotted, Node, Rank, truth
 
 _MODEL = re.compile(r"Model|For[A-Z]|LMHead|FastLanguage|FastVision|\?")
 _NO_MODEL = re.compile(
-    r"Peft|Tokenizer|Config|Processor|UNet|ControlNet|Transformer2D|Diffusion|Pipeline|Sentence|Extractor|Scheduler|Adapter|"
+    r"^Peft|Tokenizer|Config|Processor|UNet|ControlNet|Transformer2D|Diffusion|Pipeline|Sentence|Extractor|Scheduler|Adapter|"
     r"Autoencoder|Dataset|TF[A-Z]|Flax"
 )
 SPREADING = ("auto", "balanced", "balanced_low_0", "sequential")

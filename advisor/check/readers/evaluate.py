@@ -233,6 +233,10 @@ class Evaluator:
             case Called(last="parse_args" | "parse_known_args") if self.options:
                 found = self.options.get(node.attr)
                 return self.at(node, UNKNOWN if found is None else found.value)
+            case Called(last="Accelerator" | "PartialState" | "TrainingArguments" | "SFTConfig") if (
+                node.attr == "device"
+            ):
+                return self.at(node, Rank("device"))
             case Called(name="parsed.one", args=(kind,)):
                 return self.field(node, kind, depth)
             case Called(kwargs=kwargs) if node.attr in kwargs:

@@ -59,7 +59,7 @@ def _accelerate(project: Project) -> Iterator[Finding]:
             or run.arguments
             or any(c.last.endswith("Trainer") for c in run.script.calls)
         )
-        if launch.launcher in ("python", "accelerate") and uses:
+        if launch.launcher in ("python", "torchrun", "accelerate") and uses:
             yield finding(
                 RULE, launch.node,
                 f"this starts {PurePath(run.script.path).name} without {PurePath(config.path).name}, which sets up DeepSpeed: "

@@ -93,7 +93,7 @@ def _words(what: str, node: Node | None, zero: Zero) -> str:
 def _of_model(call: Call) -> bool:
     """Whether what is saved is a model: by the name of what it comes from, else not known and left alone."""
     owner = call.name.removesuffix(".save_pretrained")
-    if owner.endswith("get_peft_model.()"):
+    if owner.endswith(("get_peft_model.()", "unwrap_model.()")):
         return True
     return owner.endswith(".from_pretrained.()") and ("Model" in owner or "For" in owner) and "Tokenizer" not in owner
 

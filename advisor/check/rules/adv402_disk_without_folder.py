@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.check.judge import devices, finding, loads
+from advisor.check.judge import devices, finding, loads, quantized
 from advisor.check.project import Project, Run
 from advisor.check.types import Doubt, Finding, Rule
 from advisor.check.values import Node
@@ -17,7 +17,8 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
     for run in project.runs:
         for load in loads(run):
             node = load.get(run, "device_map")
-            if load.whole and load.get(run, "offload_folder") is None:
+            # Quantized weights may not go there, with a folder or without one: ADV305.
+            if load.whole and load.get(run, "offload_folder") is None and quantized(run, load) is None:
                 yield from _judge(node, "offload_folder")
         yield from _dispatches(run)
 

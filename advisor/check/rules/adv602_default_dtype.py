@@ -45,13 +45,14 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
 
 def _judge(run: Run, load: Load, four: bool) -> Iterator[Finding]:
     placed = load.get(run, "max_memory") is not None or devices(load.get(run, "device_map"))
-    if not four and (run.launch is not None or run.arguments or run.zeros or placed):
+    if not four and (run.launch is not None or run.arguments or placed):
         return  # which version runs is not known, and whoever trains or places by hand has other worries
     if quantized(run, load) is not None or load.get(run, "quantization_config", "config") is not None:
         return
-    model = (
-        run.value(load.call.called.args[0]) if load.call.called.args else load.get(run, "pretrained_model_name_or_path")
-    )
+    if run.zeros:
+        return  # DeepSpeed casts to the type of its config
+    first = load.call.called.args[0] if load.call.called.args and load.call.last == "from_pretrained" else None
+    model = run.value(first) or load.get(run, "pretrained_model_name_or_path", "model")
     size = _billions(model)
     generative = bool(re.search(r"CausalLM|ImageTextToText|Vision2Seq|ConditionalGeneration|LMHead", load.kind))
     if size is not None and size < 1:
@@ -60,11 +61,12 @@ def _judge(run: Run, load: Load, four: bool) -> Iterator[Finding]:
         return
     if size is None and model is not None and isinstance(model.value, str) and not _LARGE.search(model.value):
         return
+    what = load.kind if load.call.last == "pipeline" else f"{load.kind}.from_pretrained"
     much = f", {size:g}B parameters in {size * 4:.0f} GB" if size is not None else ""
     yield finding(
         RULE, load.node,
-        f"{load.kind}.from_pretrained without a dtype loads in fp32 with transformers 4{much}, twice the 16-bit checkpoint",
-        severity="warning" if four else "info",
+        f"{what} without a dtype loads in fp32 with transformers 4{much}, twice the 16-bit checkpoint",
+        severity="warning" if four and not run.arguments else "info",  # mixed precision may want fp32 weights
     )  # fmt: skip
 
 
