@@ -63,6 +63,7 @@ class Replay:
     parts: dict[str, int] = field(default_factory=dict)
     phases: dict[str, int] = field(default_factory=dict)
     load_allocated: int = 0
+    load_reserved: int = 0
 
 
 class Allocator:
@@ -306,8 +307,10 @@ def replay(events: Iterable[Event], *, expandable: bool, limit: int | None = Non
         elif kind == "phase":
             if event.part == "empty_cache":
                 allocator.empty_cache()
-            else:
-                phase = event.part
+                continue
+            if phase == "load":
+                seen.load_reserved = allocator.peak_reserved
+            phase = event.part
     seen.allocated, seen.reserved = allocator.peak_allocated, allocator.peak_reserved
     seen.phases = phase_peak
     seen.load_allocated = phase_peak.get("load", 0)

@@ -30,11 +30,14 @@ class GpuBudget:
     required: int
     runtime: int
     load_allocated: int
+    load_reserved: int = 0  # what the allocator holds when the model is loaded
+    # Optimizer states in managed memory (paged optimizers): on the card while there is room, in host RAM when there is not.
+    managed: int = 0
 
     @property
     def used(self) -> int:
         """What NVML sees when nothing limits the run."""
-        return self.reserved + self.runtime
+        return self.reserved + self.runtime + self.managed
 
     @property
     def needed(self) -> int:
@@ -50,6 +53,9 @@ class Budget:
     host_ram: int  # peak in the run, all processes of a node
     host_ram_load: int  # peak while loading
     host_pinned: int = 0  # page-locked part of host_ram
+    host_mapped: int = (
+        0  # part of host_ram that is page cache, not taken, where the weights come from a safetensors file
+    )
     disk: int = 0  # offload files and the like, a node
     peak_phase: str = ""  # load | forward | backward | step | prefill | decode | save
     phases: Mapping[str, int] = field(default_factory=dict)  # peak allocated a phase, fullest GPU

@@ -111,6 +111,7 @@ def budget_device_map(model: ModelSpec, machine: HardwareProfile, job: Job) -> B
         gpus=gpus,
         host_ram=host,
         host_ram_load=host,
+        host_mapped=result["cpu"] if job.quantization is None else 0,
         disk=result["disk"],
         peak_phase=fullest["phase"],
         phases=fullest["phases"],

@@ -22,6 +22,7 @@ def figures(events: tuple[Event, ...], *, expandable: bool) -> dict[str, Any]:
         "reserved": seen.reserved,
         "required": required_capacity(events, expandable=expandable),
         "load_allocated": seen.load_allocated,
+        "load_reserved": seen.load_reserved,
         "parts": {part: size for part, size in seen.parts.items() if size},
         "phases": seen.phases,
         "phase": seen.phase,
@@ -41,7 +42,7 @@ def kept(model: ModelSpec, job: Job, extra: Mapping[str, Any], compute: Callable
     return cached("memory", key, compute)
 
 
-def gpu_budget(found: Mapping[str, Any], runtime: int) -> GpuBudget:
+def gpu_budget(found: Mapping[str, Any], runtime: int, managed: int = 0) -> GpuBudget:
     """A card's budget of what :func:`figures` found."""
     parts: dict[Part, int] = {part: found["parts"][part] for part in PARTS if part in found["parts"]}
     return GpuBudget(
@@ -51,4 +52,6 @@ def gpu_budget(found: Mapping[str, Any], runtime: int) -> GpuBudget:
         required=found["required"],
         runtime=runtime,
         load_allocated=found["load_allocated"],
+        load_reserved=found["load_reserved"],
+        managed=managed,
     )

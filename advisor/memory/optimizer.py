@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from advisor.job import Job
 from advisor.memory.timeline import Parameter
 
 _BLOCK_8BIT = 256
@@ -57,6 +58,11 @@ def optimizer_step(name: str, parameters: Sequence[Parameter]) -> Step:
     if name == "paged_lion_32bit":
         return Step((), (), paged=4 * sum(parameter.numel for parameter in trained))
     raise ValueError(f"no memory model of the optimizer {name!r}")
+
+
+def managed_bytes(job: Job, parameters: Sequence[Parameter]) -> int:
+    """Bytes of states that a paged optimizer keeps in managed memory."""
+    return optimizer_step(job.optimizer, parameters).paged if job.trains else 0
 
 
 def decays(name: str) -> bool:

@@ -12,22 +12,24 @@ from advisor.job import Job
 from advisor.units import GIB
 
 _INFERENCE, _TRAINING = int(0.68 * GIB), int(0.75 * GIB)
-# One communicator over two cards, context included.
-_DISTRIBUTED = {"ddp": int(1.58 * GIB), "zero3": int(1.77 * GIB), "zero2": int(2.05 * GIB)}
+_INT8 = int(0.065 * GIB)  # bitsandbytes' own cuBLASLt handle and kernels
+# What a process group adds on a card, in GiB: (inference, training). With two ranks; and DeepSpeed's group of one.
+_GROUP = {"ddp": (0.82, 0.83), "tensor_parallel": (0.82, 0.83), "zero3": (0.75, 1.02), "zero2": (0.75, 1.30)}
+_GROUP_OF_ONE = {"zero3": (0.55, 0.55), "zero2": (0.55, 0.94)}
 
 
 def runtime_bytes(machine: HardwareProfile, job: Job) -> int:
     """Bytes outside the allocator on each card that ``job`` uses."""
     alone = _TRAINING if job.trains else _INFERENCE
-    together = _DISTRIBUTED.get(job.strategy, _DISTRIBUTED["ddp"]) if job.world_size > 1 else alone
+    added = (_GROUP if job.world_size > 1 else _GROUP_OF_ONE).get(job.strategy, (0.0, 0.0))
+    group = int(added[job.trains] * GIB)
     measured = machine.measured
-    if measured is None:
-        return together
-    # The test runs products alone: the kernels of a backward and of an optimizer come on top.
-    more = _TRAINING - _INFERENCE if job.trains else 0
-    context = alone if measured.context_bytes is None else measured.context_bytes + more
-    nccl = together - alone if measured.nccl_bytes is None else measured.nccl_bytes
-    return context + (nccl if job.world_size > 1 else 0)
+    if measured is not None and measured.context_bytes is not None:
+        # The test runs products alone: the kernels of a backward and of an optimizer come on top.
+        alone = measured.context_bytes + (_TRAINING - _INFERENCE if job.trains else 0)
+    if measured is not None and measured.nccl_bytes is not None and job.world_size > 1:
+        group = measured.nccl_bytes
+    return alone + group + (_INT8 if job.quantization == "int8" else 0)
 
 
 def runtime_note(machine: HardwareProfile) -> str | None:

@@ -8,6 +8,7 @@ from advisor.hardware.profile import HardwareProfile
 from advisor.job import Job
 from advisor.memory.budget import Budget
 from advisor.memory.figures import figures, gpu_budget, kept
+from advisor.memory.optimizer import managed_bytes
 from advisor.memory.runtime import runtime_bytes, runtime_note
 from advisor.models.spec import ModelSpec
 from advisor.units import GIB
@@ -29,12 +30,15 @@ def budget_single(model: ModelSpec, machine: HardwareProfile, job: Job) -> Budge
     def compute() -> Any:
         from advisor.memory.assemble import timeline
 
-        return figures(timeline(model, job, hopper=hopper).events, expandable=job.expandable_segments)
+        line = timeline(model, job, hopper=hopper)
+        return figures(line.events, expandable=job.expandable_segments) | {
+            "managed": managed_bytes(job, line.parameters)
+        }
 
     found = kept(model, job, {"hopper": hopper}, compute)
     note = runtime_note(machine)
     return Budget(
-        gpus=(gpu_budget(found, runtime_bytes(machine, job)),),
+        gpus=(gpu_budget(found, runtime_bytes(machine, job), found["managed"]),),
         host_ram=HOST_PROCESS,
         host_ram_load=HOST_PROCESS,
         peak_phase=found["phase"],

@@ -84,19 +84,23 @@ def stretch(trace: Trace) -> Stretched:
 
 
 def parameters(trace: Trace) -> tuple[Parameter, ...]:
-    """The parameters of the whole model, with their real layer."""
+    """The parameters of the whole model in its own order (layer by layer), with their real layer."""
     stacks = {stack.name: stack for stack in trace.stacks}
-    out: list[Parameter] = []
-    for param in trace.params:
+    runs: list[list[tuple[int, int, Parameter]]] = []  # (layer, place in the cut model, parameter) by stretch of a stack
+    before: tuple[str, bool] | None = None
+    for place, param in enumerate(trace.params):
+        if before != (param.stack, param.layer is None):
+            before = (param.stack, param.layer is None)
+            runs.append([])
+        made = (param.numel, param.itemsize, param.stored, param.trainable)
         if param.layer is None:
-            out.append(Parameter(param.name, param.numel, param.itemsize, param.stored, param.trainable, None))
+            runs[-1].append((0, place, Parameter(param.name, *made, None)))
             continue
         stack = stacks[param.stack]
         for copy in range(stack.copies if _template(stack, param.layer) else 1):
             real = _real(stack, param.layer, copy)
-            name = _rename(param.name, param.layer, real)
-            out.append(Parameter(name, param.numel, param.itemsize, param.stored, param.trainable, real))
-    return tuple(out)
+            runs[-1].append((real, place, Parameter(_rename(param.name, param.layer, real), *made, real)))
+    return tuple(parameter for run in runs for _, _, parameter in sorted(run, key=lambda item: item[:2]))
 
 
 def _rename(name: str, layer: int | None, real: int) -> str:

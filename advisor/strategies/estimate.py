@@ -12,7 +12,7 @@ from advisor.hardware.profile import HardwareProfile
 from advisor.job import Job
 from advisor.memory.assemble import CUBLAS_WORKSPACE, CUBLAS_WORKSPACE_HOPPER
 from advisor.memory.budget import Budget, GpuBudget, Part
-from advisor.memory.engines.host import offload_host_ram
+from advisor.memory.engines.host import zero_host_ram
 from advisor.memory.optimizer import is_embedding
 from advisor.memory.runtime import runtime_bytes
 from advisor.memory.single import HOST_PROCESS, is_hopper
@@ -123,8 +123,7 @@ def _zero(job: Job, found: Outline) -> list[tuple[str, dict[Part, int]]]:
     else:
         # Averaged gradients, flat and in fp32; with the optimizer on the host, the largest one's norm in fp64.
         temporary = 8 * (_largest_trained(found) if moved else share)
-    made = ("load", fixed | {"gradients": gradients})
-    return [made, *turns, ("step", fixed | {"buffers": buffers, "gradients": gradients, "temporary": temporary})]
+    return [*turns, ("step", fixed | {"buffers": buffers, "gradients": gradients, "temporary": temporary})]
 
 
 def _largest_trained(found: Outline) -> int:
@@ -134,7 +133,7 @@ def _largest_trained(found: Outline) -> int:
 def _host(job: Job, found: Outline) -> int:
     """Host bytes of one node: its processes and what DeepSpeed keeps there."""
     if job.strategy in ("zero2", "zero3"):
-        return offload_host_ram(job, found.numel, found.trained)[0]
+        return zero_host_ram(job, found.numel, found.trained).peak
     return HOST_PROCESS * max(1, job.world_size // job.nodes)
 
 

@@ -116,7 +116,11 @@ def _figures(
     cap = record.gpu_memory_cap
     # A generation of no token is a run that loads the model and stops.
     load_only = job.task == "inference" and job.max_new_tokens == 0
-    reserved = [gpu.reserved if cap is None else min(gpu.reserved, cap) for gpu in budget.gpus]
+    kept = [gpu.load_reserved if load_only else gpu.reserved for gpu in budget.gpus]
+    reserved = [size if cap is None else min(size, cap) for size in kept]
+    host = budget.host_ram_load if load_only else budget.host_ram
+    if record.load_from is not None:
+        host -= budget.host_mapped
     if cap is None:
         fits = all(gpu.needed <= room for gpu, room in zip(budget.gpus, machine.capacities, strict=False))
     else:
@@ -125,11 +129,11 @@ def _figures(
         "fits": fits,
         "gpu_allocated": [gpu.load_allocated if load_only else gpu.allocated for gpu in budget.gpus],
         "gpu_reserved": reserved,
-        "gpu_used": [kept + gpu.runtime for kept, gpu in zip(reserved, budget.gpus, strict=True)],
+        "gpu_used": [size + gpu.runtime + gpu.managed for size, gpu in zip(reserved, budget.gpus, strict=True)],
         "gpu_required": [gpu.required for gpu in budget.gpus],
         "gpu_load_allocated": [gpu.load_allocated for gpu in budget.gpus],
         "runtime_overhead": max((gpu.runtime for gpu in budget.gpus), default=0),
-        "host_ram": budget.host_ram_load if load_only else budget.host_ram,
+        "host_ram": host,
         "load_seconds": times.load_seconds,
         "step_seconds": times.step_seconds,
         "prefill_seconds": times.prefill_seconds,

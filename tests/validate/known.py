@@ -12,7 +12,7 @@ from advisor.timing.estimate import TimeEstimate
 from advisor.validate.runs import Predictor
 
 MODEL = ModelSpec(name="m", asked="m", loader_repo="m", source="catalogue", kind="causal", config={"model_type": "x"})
-MACHINE = HardwareProfile(name="card", gpus=(Gpu(name="card", memory_total=1000),))
+MACHINE = HardwareProfile(name="card", gpus=(Gpu(name="card", memory_total=1 << 30),))
 
 
 def profile(name: str) -> HardwareProfile:

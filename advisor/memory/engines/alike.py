@@ -25,7 +25,8 @@ def budget_of_alike_ranks(
     """A node's budget of one rank's figures (:func:`advisor.memory.figures.figures`); host figures are a node's."""
     note = runtime_note(machine)
     return Budget(
-        gpus=(gpu_budget(found, runtime_bytes(machine, job)),) * (job.gpus // max(1, job.nodes)),
+        gpus=(gpu_budget(found, runtime_bytes(machine, job), found.get("managed", 0)),)
+        * (job.gpus // max(1, job.nodes)),
         host_ram=host_ram,
         host_ram_load=host_ram_load,
         host_pinned=host_pinned,

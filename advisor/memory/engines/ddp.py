@@ -12,8 +12,10 @@ from advisor.hardware.profile import HardwareProfile
 from advisor.job import Job
 from advisor.memory.budget import Budget
 from advisor.memory.engines.alike import budget_of_alike_ranks
+from advisor.memory.engines.host import process_host_ram
 from advisor.memory.figures import figures, kept
-from advisor.memory.single import HOST_PROCESS, is_hopper
+from advisor.memory.optimizer import managed_bytes
+from advisor.memory.single import is_hopper
 from advisor.memory.timeline import Event, Timeline
 from advisor.models.spec import ModelSpec
 
@@ -27,10 +29,12 @@ def budget_ddp(model: ModelSpec, machine: HardwareProfile, job: Job) -> Budget:
     def compute() -> Any:
         from advisor.memory.assemble import timeline
 
-        return figures(with_buckets(timeline(model, job, hopper=hopper)), expandable=job.expandable_segments)
+        line = timeline(model, job, hopper=hopper)
+        found = figures(with_buckets(line), expandable=job.expandable_segments)
+        return found | {"managed": managed_bytes(job, line.parameters)}
 
     found = kept(model, job, {"hopper": hopper}, compute)
-    host = HOST_PROCESS * (job.gpus // max(1, job.nodes))
+    host = process_host_ram(job)
     return budget_of_alike_ranks(found, machine, job, host_ram=host, host_ram_load=host)
 
 

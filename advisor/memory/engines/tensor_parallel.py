@@ -11,9 +11,10 @@ from advisor.hardware.profile import HardwareProfile
 from advisor.job import Job
 from advisor.memory.budget import Budget
 from advisor.memory.engines.alike import budget_of_alike_ranks
+from advisor.memory.engines.host import process_host_ram
 from advisor.memory.figures import figures, kept
 from advisor.memory.optimizer import is_embedding
-from advisor.memory.single import HOST_PROCESS, is_hopper
+from advisor.memory.single import is_hopper
 from advisor.models.spec import ModelSpec
 
 
@@ -38,5 +39,5 @@ def budget_tensor_parallel(model: ModelSpec, machine: HardwareProfile, job: Job)
         return figures(events, expandable=job.expandable_segments)
 
     found = kept(model, job, {"hopper": hopper, "world": world}, compute)
-    host = HOST_PROCESS * (job.gpus // max(1, job.nodes))
+    host = process_host_ram(job)
     return budget_of_alike_ranks(found, machine, job, host_ram=host, host_ram_load=host)

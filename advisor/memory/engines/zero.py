@@ -8,7 +8,7 @@ from advisor.hardware.profile import HardwareProfile
 from advisor.job import Job
 from advisor.memory.budget import Budget
 from advisor.memory.engines.alike import budget_of_alike_ranks
-from advisor.memory.engines.host import offload_host_ram
+from advisor.memory.engines.host import zero_host_ram
 from advisor.memory.engines.zero2 import Zero2
 from advisor.memory.engines.zero3 import Zero3
 from advisor.memory.figures import figures, kept
@@ -27,19 +27,24 @@ def budget_zero(model: ModelSpec, machine: HardwareProfile, job: Job) -> Budget:
         engine = Zero3(line, job) if job.strategy == "zero3" else Zero2(line, job)
         found = figures(engine.events(), expandable=job.expandable_segments)
         found["parameters"] = sum(parameter.numel for parameter in line.parameters)
+        # Small parameters stay on the card.
+        found["partitions"] = [
+            -(-parameter.numel // job.world_size)
+            for parameter in line.parameters
+            if parameter.numel > job.zero.param_persistence_threshold
+        ]
         found["trainable"] = sum(parameter.numel for parameter in line.parameters if parameter.trainable)
         return found
 
     found = kept(model, job, {"hopper": hopper}, compute)
-    host, pinned = offload_host_ram(job, found["parameters"], found["trainable"])
-    loading = 0 if job.zero_init else job.gpus // max(1, job.nodes) * 2 * found["parameters"]
+    host = zero_host_ram(job, found["parameters"], found["trainable"], found["partitions"])
     nvme = 0
     if job.offload_optimizer == "nvme":
         nvme += 16 * found["trainable"] // max(1, job.nodes)
     if job.offload_param == "nvme":
         nvme += 2 * found["parameters"] // max(1, job.nodes)
     return budget_of_alike_ranks(
-        found, machine, job, host_ram=host, host_ram_load=host + loading, host_pinned=pinned, disk=nvme
+        found, machine, job, host_ram=host.peak, host_ram_load=host.load, host_pinned=host.pinned, disk=nvme
     )
 
 
