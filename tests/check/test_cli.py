@@ -337,3 +337,10 @@ def test_the_reports_name_the_rule(folder: Path) -> None:
     assert run("--format", "github").stdout.startswith(
         "::warning file=train.py,line=2,col=101,title=ADV401 max-memory-units::"
     )
+
+
+def test_this_repository_is_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    result = run("--json")
+    assert result.exit_code == 0, result.stdout
+    assert json.loads(result.stdout)["summary"]["files"] > 300
