@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.check.judge import finding, loads, place, quantized, shown, spread
+from advisor.check.judge import alone_with_zero, finding, loads, place, quantized, shown, spread
 from advisor.check.project import Project
 from advisor.check.types import Doubt, Finding, Rule
 
@@ -12,11 +12,19 @@ from advisor.check.types import Doubt, Finding, Rule
 def check(project: Project) -> Iterator[Finding | Doubt]:
     """Loads whose map names several devices, in a run that surely has more than one process and no ZeRO-3."""
     for run in project.runs:
-        if not run.ranks.several or run.zero3 is not None:
+        zero = None if run.ranks.several else alone_with_zero(run)
+        if not (run.ranks.several or zero is not None) or run.zero3 is not None:
             continue
         for load in loads(run):
             node = load.get(run, "device_map")
             if node is None or spread(node) != "several" or quantized(run, load) is not None:
+                continue
+            if zero is not None:
+                yield finding(
+                    RULE, node,
+                    f"device_map={shown(node)} spreads the model over several GPUs, and a run with DeepSpeed ({zero.said()}) "
+                    "is distributed, even of one process: it cannot be trained so",
+                )  # fmt: skip
                 continue
             at = run.ranks.node
             who = f"{run.ranks.words} starts {run.ranks.count} processes" + (

@@ -18,7 +18,8 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
         found = [how for load in loads(run) if (how := quantized(run, load)) is not None and how.bits == 8]
         for how in found:
             yield finding(RULE, how.node, "the model is loaded in 8 bits, and FSDP cannot shard int8 weights")
-        given = run.argument("load_in_8bit") if not found else None
+        patched = "base_model" in run.options  # axolotl brings its own sharding of int8 weights
+        given = run.argument("load_in_8bit") if not found and not patched else None
         if given is not None and truth(given[0].value) is True:
             yield finding(RULE, given[0], "load_in_8bit is on, and FSDP cannot shard int8 weights")
 

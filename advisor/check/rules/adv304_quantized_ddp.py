@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.check.judge import Load, configured_before, devices, finding, loads, place, quantized, shown, spread
-from advisor.check.project import Project, Run
+from advisor.check.judge import (
+    Load,
+    alone_with_zero,
+    configured_before,
+    devices,
+    finding,
+    loads,
+    place,
+    quantized,
+    shown,
+    spread,
+)
+from advisor.check.project import Project, Run, Zero
 from advisor.check.types import Doubt, Finding, Rule, Severity
 
 
@@ -13,6 +24,10 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
     """Quantized loads in runs of several processes, without stage 3 or FSDP, whose map is not one of the process's own card."""
     for run in project.runs:
         ranks = run.ranks
+        zero = alone_with_zero(run) if run.zero3 is None and run.fsdp is None else None
+        if zero is not None:
+            yield from _one_process(run, zero)
+            continue
         several = ranks.several or (not ranks.stated and ranks.node is not None and ranks.count != 1)
         if not several or ranks.words in ("", "python") or ranks.words.endswith("--cpu"):
             continue
@@ -22,6 +37,17 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
             how = quantized(run, load)
             if how is not None:
                 yield from _judge(run, load, how.bits)
+
+
+def _one_process(run: Run, zero: Zero) -> Iterator[Finding]:
+    for load in loads(run):
+        how, node = quantized(run, load), load.get(run, "device_map")
+        if how is not None and node is not None and spread(node) == "several":
+            yield finding(
+                RULE, node,
+                f"device_map={shown(node)} spreads the {how.bits}-bit model over several GPUs, and a run with DeepSpeed "
+                f"({zero.said()}) is distributed, even of one process",
+            )  # fmt: skip
 
 
 def _judge(run: Run, load: Load, bits: int) -> Iterator[Finding]:

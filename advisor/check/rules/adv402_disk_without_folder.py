@@ -17,8 +17,10 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
     for run in project.runs:
         for load in loads(run):
             node = load.get(run, "device_map")
-            # Quantized weights may not go there, with a folder or without one: ADV305.
-            if load.whole and load.get(run, "offload_folder") is None and quantized(run, load) is None:
+            how = quantized(run, load)
+            if how is not None and "llm_int8_enable_fp32_cpu_offload" not in how.config:
+                continue  # refused with a folder as well: ADV305
+            if load.whole and load.get(run, "offload_folder") is None:
                 yield from _judge(node, "offload_folder")
         yield from _dispatches(run)
 

@@ -30,8 +30,15 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
             continue
         ids = visible_devices(launch.environment) if launch.launcher != "deepspeed" else None
         target = project.settings.hardware
-        if ids is not None and ids != ["-1"] and 0 < len(ids) < ranks.count:
-            node = launch.environment["CUDA_VISIBLE_DEVICES"]
+        node = launch.environment.get("CUDA_VISIBLE_DEVICES")
+        if ids is not None and node is not None and any(one.startswith("MIG-") for one in ids) and ranks.count > 1:
+            yield finding(
+                RULE, ranks.node,
+                f"{ranks.count} processes are started where CUDA_VISIBLE_DEVICES ({place(node)}) names MIG instances: CUDA "
+                "shows only the first of them",
+                fix="a single process, on one MIG instance",
+            )  # fmt: skip
+        elif ids is not None and node is not None and ids != ["-1"] and 0 < len(ids) < ranks.count:
             yield finding(
                 RULE, ranks.node,
                 f"{ranks.count} processes are started where CUDA_VISIBLE_DEVICES ({place(node)}) shows {len(ids)} GPUs",
