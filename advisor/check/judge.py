@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 from advisor.check.combine import is_arguments
 from advisor.check.facts import Call
-from advisor.check.project import Project, Run
+from advisor.check.project import Project, Run, Zero
 from advisor.check.types import Doubt, Edit, Finding, Rule, Severity
 from advisor.check.values import UNKNOWN, Called, Dotted, Node, Rank, truth
 
@@ -204,6 +204,14 @@ def configured_before(run: Run, call: Call) -> bool | None:
     if handed or not same:
         return None
     return False
+
+
+def alone_with_zero(run: Run) -> Zero | None:
+    """ZeRO-1 or 2 in a run that nothing is seen to launch. accelerate calls such a run distributed whatever the number of its
+    processes (``distributed_type`` is DEEPSPEED), and refuses a model on several devices there, too."""
+    if run.launch is not None or run.ranks.node is not None:
+        return None
+    return next((zero for zero in run.zeros if zero.stage in (1, 2) and zero.through != "initialize"), None)
 
 
 def deepspeed_configs(project: Project) -> Iterator[Node]:
