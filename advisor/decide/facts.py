@@ -1,7 +1,7 @@
 """The facts that rules may ask about: each has a name, a type, a unit and a meaning, declared here and nowhere else.
 
 A *way* is a strategy with what it moves and stores: ``zero3``, ``zero3_cpu``, ``single_nf4``, ``ddp_nodes``. Each way
-has ``WAY.fits``, ``WAY.tight``, ``WAY.headroom``, ``WAY.free``, ``WAY.step_room`` and ``WAY.speed``, and is the name of a
+has ``WAY.fits``, ``WAY.tight``, ``WAY.headroom``, ``WAY.free``, ``WAY.step_free`` and ``WAY.speed``, and is the name of a
 leaf.
 """
 
@@ -88,8 +88,8 @@ def _declared() -> dict[str, Fact]:
         facts[f"{way}.tight"] = Fact(f"{way}.tight", "flag", "", f"{way} fits, but by less than the stated error")
         facts[f"{way}.headroom"] = Fact(f"{way}.headroom", "number", "ratio", f"free share of the fullest card, {way}")
         facts[f"{way}.free"] = Fact(f"{way}.free", "number", "B", f"free bytes of the fullest card, {way}")
-        facts[f"{way}.step_room"] = Fact(
-            f"{way}.step_room", "number", "B", f"room for one more block in the optimizer's step, fullest card, {way}"
+        facts[f"{way}.step_free"] = Fact(
+            f"{way}.step_free", "number", "B", f"free bytes of the fullest card in the optimizer's step, {way}"
         )
         facts[f"{way}.speed"] = Fact(f"{way}.speed", "number", "tokens/s", f"of {way} over all GPUs, where it fits")
     return facts
@@ -181,7 +181,7 @@ def build(
         facts[f"{way}.tight"] = found is not None and found.verdict == "tight"
         facts[f"{way}.headroom"] = found.headroom if found is not None else None
         facts[f"{way}.free"] = _free(found, machine) if found is not None else None
-        facts[f"{way}.step_room"] = _step_room(found, machine) if found is not None else None
+        facts[f"{way}.step_free"] = _step_free(found, machine) if found is not None else None
         facts[f"{way}.speed"] = speed_of(found) if found is not None else None
     return facts
 
@@ -192,16 +192,13 @@ def _free(candidate: Candidate, machine: HardwareProfile) -> int | None:
     return min((room - gpu.needed for gpu, room in zip(gpus, machine.capacities, strict=False)), default=None)
 
 
-def _step_room(candidate: Candidate, machine: HardwareProfile) -> int | None:
-    """Bytes in which one more block finds room while the optimizer steps: what is free then, or what activations gave
-    back, whichever is more; blocks do not join."""
+def _step_free(candidate: Candidate, machine: HardwareProfile) -> int | None:
+    """Bytes left on the fullest card while the optimizer steps: activations are gone then."""
     free = _free(candidate, machine)
     phases = candidate.budget.phases if candidate.budget is not None else {}
     if free is None or "step" not in phases:
         return None
-    peak = max(phases.values())
-    passed = phases["backward"] - phases["load"] if {"load", "backward"} <= phases.keys() else 0
-    return max(free + peak - phases["step"], passed)
+    return free + max(phases.values()) - phases["step"]
 
 
 def neutral() -> dict[str, Value]:

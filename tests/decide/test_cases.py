@@ -6,15 +6,23 @@ answer in its name.
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from advisor.advise import recommend
 from advisor.ask import ask
+from advisor.cli import app
 from advisor.decide.facts import way_of
 from advisor.decide.types import Candidate, Decision
 from advisor.deciding import decide
+from advisor.strategies.common import parameter_count
+from advisor.strategies.registry import STRATEGIES
 from advisor.units import GIB
 
 
@@ -58,6 +66,17 @@ def test_the_fastest_measured_to_fit_is_chosen(
     assert way(found) == best
 
 
+def test_a_measured_family_decided_from_the_command_line(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    asked = "recommend --model meta-llama/Llama-2-7b-hf --task finetune --method lora --batch-size 2 --seq-len 1024"
+    flags = f"--gradient-checkpointing --hardware h200-x2 --gpu-memory 17.58GiB --json --out {plan}"
+    done = CliRunner().invoke(app, [*asked.split(), *flags.split()])
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.stdout)["decision"]
+    assert (answer["strategy"], answer["method"], answer["settings"]["gpus"]) == ("ddp", "lora", 2)
+    assert json.loads(plan.read_text())["steps"][0]["job"]["strategy"] == "ddp"
+
+
 # --- public reports ---------------------------------------------------------------------------------------------------
 
 
@@ -91,10 +110,36 @@ def test_c04_host_ram_of_a_32b_under_offload(ram: str, verdicts: set[str]) -> No
     )
     seen = {c.verdict for c in found.candidates if c.job and c.strategy == "zero3" and c.job.offload_param == "cpu"}
     assert seen == verdicts
-    if verdicts == {"does_not_fit"}:
-        assert way(found) in ("zero3_nvme", None)
-    else:
-        assert way(found) == "zero3_cpu"
+    # The profile knows no disk, and an unknown disk is never what makes a job fit.
+    assert way(found) == (None if verdicts == {"does_not_fit"} else "zero3_cpu")
+
+
+def test_c04_short_of_host_ram_a_known_disk_lora_or_more_nodes_are_the_ways_out() -> None:
+    options = {"method": "full", "batch_size": 1, "host_memory": "600GB"}
+    question = ask("Qwen/Qwen2.5-32B-Instruct", "finetune", hardware="a100-40g-x8", **options)
+    advice = recommend(question.model, question.machine, question.workload)
+    assert advice.decision.chosen is None and advice.decision.ways_out[0].startswith("--method lora:")
+    disk = question.machine.disk.model_copy(update={"free": 4000 * GIB, "path": "/scratch", "async_io": True})
+    with_disk = question.machine.model_copy(update={"disk": disk})
+    assert way(decide(question.model, with_disk, question.workload)) == "zero3_nvme"
+    nodes = decision("Qwen/Qwen2.5-32B-Instruct", "finetune", "a100-40g-x8", nodes=2, **options)
+    assert nodes.chosen is not None and nodes.chosen.job is not None and nodes.chosen.job.nodes == 2
+
+
+def test_c05_every_rank_loads_the_checkpoint_unless_zero_init_came_first() -> None:
+    options = {"gpus": 2, "method": "lora", "batch_size": 1, "strategy": "zero3", "host_memory": "482GB"}
+    question = ask("Qwen/Qwen3-30B-A3B", "finetune", hardware="b200-x8", **options)
+    advice = recommend(question.model, question.machine, question.workload)
+    chosen, plan = advice.decision.chosen, advice.plan
+    assert chosen is not None and chosen.job is not None and chosen.job.zero_init and plan is not None
+    assert any("before from_pretrained, or every rank loads the whole model" in line for line in plan.main.advice)
+    late = replace(chosen.job, zero_init=False)
+    first, after = (
+        STRATEGIES["zero3"].budget(question.model, question.machine, job).host_ram_load for job in (chosen.job, late)
+    )
+    checkpoint = 2 * parameter_count(question.model)
+    assert first < checkpoint / 4
+    assert after == pytest.approx(2 * checkpoint, rel=0.15)
 
 
 def test_c08_a_70b_by_lora_on_8_x_80_and_qlora_on_2_x_40_but_not_2_x_24() -> None:

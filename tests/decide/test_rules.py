@@ -207,6 +207,6 @@ def test_nothing_that_fits_is_left_unseen(name: str) -> None:
     for way in served:
         nodes = 2 if "_nodes" in way else 1
         facts = neutral() | {"gpus": 2 * nodes, "cards": 2, "nodes": nodes, "margin": 1.25, f"{way}.fits": True}
-        facts |= {f"{way}.speed": 10.0, f"{way}.headroom": 0.2, f"{way}.free": 8 << 30, f"{way}.step_room": 8 << 30}
+        facts |= {f"{way}.speed": 10.0, f"{way}.headroom": 0.2, f"{way}.free": 8 << 30, f"{way}.step_free": 8 << 30}
         found = walk(tree, facts).leaf
         assert found == way, f"{way} fits, the tree ends at {found}"
