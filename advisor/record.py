@@ -98,6 +98,7 @@ class RecordStrategy(_Part):
     zero: RecordZero | None = None
     zero_optimizer: Literal["torch_adam", "deepspeed", "client"] = "torch_adam"
     zero_init: bool = True
+    visible_gpus: int | None = Field(default=None, ge=0)  # cards that a process could see; None: all of the machine's
 
 
 class Measurement(_Part):
@@ -217,6 +218,7 @@ class RunRecord(_Part):
         how["max_memory"] = None if job.max_memory is None else dict(job.max_memory)
         how["device_map"] = dict(job.device_map) if isinstance(job.device_map, Mapping) else job.device_map
         how["zero"] = RecordZero.model_validate(_fields(job.zero)) if job.strategy in ("zero2", "zero3") else None
+        how["visible_gpus"] = job.gpus // max(1, job.nodes)  # plans hide the others
         how["alloc_conf"] = "expandable_segments:True" if job.expandable_segments else None
         return cls(
             id=id,

@@ -317,14 +317,15 @@ def replay(events: Iterable[Event], *, expandable: bool, limit: int | None = Non
     return seen
 
 
-def required_capacity(events: tuple[Event, ...], *, expandable: bool, tolerance: float = 0.002) -> int:
+def required_capacity(events: tuple[Event, ...], free: Replay, *, expandable: bool, tolerance: float = 0.002) -> int:
     """The limit on the allocator (bytes) from which on the timeline survives, to a fraction of ``tolerance``.
+
+    ``free`` is its replay without a limit.
 
     A larger limit can hurt: a tight one makes the allocator give segments back early, a looser one lets them be cut up
     first. So limits are tried downward from what is reserved without one, and the first that fails ends the search.
     """
     memory = tuple(event for event in events if event.kind in ("alloc", "drop", "free", "phase"))
-    free = replay(memory, expandable=expandable)
     low, high = free.allocated, free.reserved
     stride = max(1, int(0.01 * low))
     failed: int | None = None

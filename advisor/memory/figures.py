@@ -20,7 +20,7 @@ def figures(events: tuple[Event, ...], *, expandable: bool) -> dict[str, Any]:
     return {
         "allocated": seen.allocated,
         "reserved": seen.reserved,
-        "required": required_capacity(events, expandable=expandable),
+        "required": required_capacity(events, seen, expandable=expandable),
         "load_allocated": seen.load_allocated,
         "load_reserved": seen.load_reserved,
         "parts": {part: size for part, size in seen.parts.items() if size},

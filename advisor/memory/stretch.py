@@ -86,7 +86,9 @@ def stretch(trace: Trace) -> Stretched:
 def parameters(trace: Trace) -> tuple[Parameter, ...]:
     """The parameters of the whole model in its own order (layer by layer), with their real layer."""
     stacks = {stack.name: stack for stack in trace.stacks}
-    runs: list[list[tuple[int, int, Parameter]]] = []  # (layer, place in the cut model, parameter) by stretch of a stack
+    runs: list[
+        list[tuple[int, int, Parameter]]
+    ] = []  # (layer, place in the cut model, parameter) by stretch of a stack
     before: tuple[str, bool] | None = None
     for place, param in enumerate(trace.params):
         if before != (param.stack, param.layer is None):

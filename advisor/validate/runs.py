@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from advisor.errors import AdvisorError
@@ -43,8 +43,8 @@ class Predictor:
     def run(self, record: RunRecord) -> Run:
         """Predict one record. One that cannot be predicted comes back with the reason, whatever went wrong."""
         try:
-            job = record.job()
             model, machine = self.resolve(record.model), self.profile(record.hardware)
+            job = as_trained(record, machine)
             budget = self.memory(model, machine, job)
             times = self.time(model, machine, job)
         except AdvisorError as error:
@@ -52,6 +52,21 @@ class Predictor:
         except Exception as error:  # noqa: BLE001 - a library failing on one row must not hide the rest; it is listed
             return Run(record=record, reason=f"{type(error).__name__}: {error}".splitlines()[0])
         return Run(record=record, job=job, predicted=_figures(record, job, machine, budget, times))
+
+
+def as_trained(record: RunRecord, machine: HardwareProfile) -> Job:
+    """The job of a record as it ran.
+
+    The Trainer takes ``per_device_train_batch_size`` for every card that a lone process sees. A plain model is then spread
+    over them (nn.DataParallel); a quantized one is not, and its one card gets all of the samples (transformers 5.17:
+    TrainingArguments.train_batch_size, Trainer._wrap_model).
+    """
+    job, seen = record.job(), record.strategy.visible_gpus
+    cards = len(machine.capacities) if seen is None else seen
+    alone = job.strategy in ("single", "device_map") and job.gpus == 1
+    if job.trains and job.quantization and alone and cards > 1:
+        return replace(job, micro_batch_size=job.micro_batch_size * cards)
+    return job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,8 @@ from advisor.memory.timeline import Event, Parameter, Timeline
 
 REDUCE_STREAM = 2
 # Reductions that DeepSpeed lets be under way before the host waits (max_param_reduce_events). Under offload each copies its
-# partitions to the host meanwhile, so that the gradients of as many buckets can still be waiting to be read.
+# partitions to the host meanwhile, so that the gradients of as many buckets can still be waiting to be read. A lone rank has
+# nothing to send, and its copies keep up.
 _REDUCTIONS = 2
 _NORM_CHUNK = 250_000_000  # elements that a norm takes to fp64 at a time
 
@@ -196,7 +197,7 @@ class Zero3:
         rank.free(flat)
         self._copied.append(self._late)
         self._late = []
-        while len(self._copied) > _REDUCTIONS:
+        while len(self._copied) > (_REDUCTIONS if self.world > 1 else 0):
             self._settle()
         for event in self._waiting:
             rank.events.append(event._replace(kind="free"))

@@ -46,7 +46,11 @@ def _dequantized(layer: Any, like: Any) -> Any:
 
 
 class _Int8(torch.autograd.Function):
-    """Quantizes the input by rows, multiplies in int8, and scales the int32 result back."""
+    """Quantizes the input by rows, multiplies in int8, and scales the int32 result back.
+
+    The input stays for the backward as an attribute of the graph's node, not as a saved tensor: checkpointing, which drops
+    saved tensors, keeps it (bitsandbytes 0.50, MatMul8bitLt.forward).
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Any, layer: Any) -> Any:
@@ -63,7 +67,8 @@ class _Int8(torch.autograd.Function):
             Recorder.current.operator(Cost("matmul", "int8", 2.0 * count * lines, moved))
             Recorder.current.operator(Cost("other", "none", 0.0, 6.0 * result.numel()))
         del quantized, scales, result
-        ctx.layer, ctx.dtype, ctx.width = layer, x.dtype, x.shape
+        ctx.layer = layer
+        ctx.kept = x if ctx.needs_input_grad[0] else None
         return out.reshape(*x.shape[:-1], layer.out_features).to(x.dtype)
 
     @staticmethod
