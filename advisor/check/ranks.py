@@ -87,6 +87,8 @@ def _accelerate(flags: Mapping[str, Node], root: Node | None, at: Node | None, c
     if node is not None:
         count = integer(node.value)
         return Ranks(count=count, stated=count is not None, node=node, words="accelerate launch")
+    if "config_file" in flags and root is None:
+        return Ranks(count=None, stated=False, node=None, words="")  # the file that says it was not found
     known_one = cards == 1
     return Ranks(count=cards if cards is not None else None, stated=known_one, node=at, words="accelerate launch")
 
