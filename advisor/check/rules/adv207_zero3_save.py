@@ -111,6 +111,8 @@ def _direct(run: Run, call: Call) -> bool:
     script = run.script
     if script is None or call.get("state_dict") is None or script.calls_any(*_CARES):
         return False
+    if any(one.last == "save_model" and one.function == call.function for one in script.calls):
+        return False  # the usual function for both: save_model where DeepSpeed is on, this where it is not
     return any(one.last == "state_dict" and one.meets(call) and one.order < call.order for one in script.calls)
 
 
