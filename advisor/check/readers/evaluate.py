@@ -228,6 +228,8 @@ class Evaluator:
         if node.attr in self.attributes.get(name, ()) and not isinstance(base.value, Dotted):
             return self.at(node, UNKNOWN)
         match base.value:
+            case Dotted(name=name) if name in self.classes and node.attr not in self.attributes.get(name, ()):
+                return self.field(node, base, depth, given=False)
             case Dotted(name=name):
                 return self.at(node, Dotted(f"{name}.{node.attr}"))
             case Called(last="parse_args" | "parse_known_args") if self.options:
@@ -252,6 +254,8 @@ class Evaluator:
         for statement in known.body if known is not None else ():
             match statement:
                 case ast.AnnAssign(target=ast.Name(id=name), value=value) if name == node.attr and value is not None:
+                    default = self.default(value, depth)
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == node.attr:
                     default = self.default(value, depth)
         return self.at(node, Option(node.attr, default)) if given else default
 

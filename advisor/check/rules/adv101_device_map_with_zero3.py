@@ -18,7 +18,7 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
             kind = spread(node)
             if node is None or zero is None or kind == "none":
                 continue
-            if kind == "unknown" and not (node.known and node.value is not None):
+            if kind == "unknown" and not isinstance(node.value, dict):
                 yield doubt(
                     RULE,
                     node,
