@@ -282,9 +282,16 @@ def write_docs(files: list[Path]) -> None:
             fresh.setdefault(row["case"], []).append(row)
         rows |= fresh
     lines = ["| plan | end | allocated GiB | used GiB | host RAM GiB | step or decode |", "|---|---|---|---|---|---|"]
+    missing = []
     for name, (words, _, changes) in CASES.items():
-        for row in rows.get(name, []):
-            lines.append(_row(words + (" (changed by hand)" if changes else ""), row))
+        ended = [row for row in rows.get(name, []) if row["ending"] in ("ok", "oom")]
+        lines += [_row(words + (" (changed by hand)" if changes else ""), row) for row in ended]
+        missing += [] if ended else [words]
+    for name in FLOWS:
+        lines += [_row(f"{name}: {row['strategy']}", row) for row in rows.get(name, []) if row.get("figures")]
+        missing += [] if name in rows else [name]
+    if missing:
+        lines += ["", f"Not measured yet: {'; '.join(missing)}."]
     text = DOCS.read_text(encoding="utf-8")
     for mark, body in (("table", "\n".join(lines)), ("flows", _flows(rows))):
         before, _, rest = text.partition(f"<!-- {mark} -->\n")

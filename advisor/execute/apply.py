@@ -81,7 +81,7 @@ def apply_step(
         command = launch.command(step, _payload(options, folder), places, str(path))
         outcome = _run(plan, path, step, options, places, command, folder, watching, load_from)
         comparison = compare(step, outcome, rehearsed=options.rehearse)
-        record = comparison.record(plan, step, machine, outcome)
+        record = comparison.record(plan, step, machine, load_from)
         keeps = options.keep_record and not options.script and not options.node_rank
         kept = archive.keep(record) if keeps else None
     return Result(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import statistics
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from advisor.cache import version_of
 from advisor.corrections import fingerprint
 from advisor.execute.supervise import Outcome
 from advisor.hardware.profile import HardwareProfile
+from advisor.job import Job
 from advisor.plan import Plan, PlanStep, Promise
 from advisor.record import Measurement, Prediction, RunRecord
 from advisor.timing.corrected import correction
@@ -38,22 +40,27 @@ class Comparison:
 
     lines: tuple[Line, ...]
     measurement: Measurement
+    rehearsed: bool = False
+    job: Job | None = None  # what really ran, where the user's prompts were others than planned
 
-    def record(self, plan: Plan, step: PlanStep, machine: HardwareProfile, outcome: Outcome) -> RunRecord:
-        """The run as a record for ``advisor validate``."""
+    def record(
+        self, plan: Plan, step: PlanStep, machine: HardwareProfile, load_from: Path | None = None
+    ) -> RunRecord:  # fmt: skip
+        """The run as a record for ``advisor validate``; ``load_from``: a folder that was read instead of the plan's."""
         from advisor.execute.task import allocator_cap
 
         packages = ("torch", "transformers", "accelerate", "deepspeed", "bitsandbytes", "peft")
         software = {name: version for name in packages if (version := version_of(name))}
         return RunRecord.of(
-            step.job,
+            self.job or step.job,
             self.measurement,
             id=f"{plan.model.name.split('/')[-1]}-{step.job.strategy}-{time.strftime('%Y%m%dT%H%M%S')}",
             model=plan.model.name,
             hardware=machine.name,
             gpu_memory_cap=allocator_cap(plan, step),
             software=software,
-            predicted=_said(self.lines, plan.hardware, step),
+            load_from=None if self.rehearsed else str(load_from or plan.model.path or plan.model.loader_repo),
+            predicted=_said(self.lines, plan.hardware, step) if self.job is None else None,
             machine=fingerprint(machine),
         )
 
@@ -71,12 +78,32 @@ def _said(lines: tuple[Line, ...], machine: HardwareProfile, step: PlanStep) -> 
 
 
 def compare(step: PlanStep, outcome: Outcome, *, rehearsed: bool = False) -> Comparison:
-    """Hold an outcome against the step's promise. A rehearsal reads no checkpoint, so its load says nothing."""
+    """Hold an outcome against the step's promise.
+
+    A rehearsal reads no checkpoint, so its load says nothing. Prompts of the user's own have other lengths than planned
+    and come one at a time, so no promise was made about their speed.
+    """
     measured = measure(step, outcome)
     if rehearsed:
         measured = measured.model_copy(update={"load_seconds": None})
-    lines = figures(step.promise, measured)
-    return Comparison(tuple(line for line in lines if not rehearsed or line.name != "load_seconds"), measured)
+    job = _answered(step.job, outcome.events)
+    silent = ("load_seconds",) if rehearsed else ()
+    unpromised = () if job is None else ("prefill_seconds", "decode_tokens_per_second")
+    lines = tuple(
+        replace(line, predicted=None) if line.name in unpromised else line
+        for line in figures(step.promise, measured)
+        if line.name not in silent
+    )
+    return Comparison(lines, measured, rehearsed, job)
+
+
+def _answered(job: Job, events: tuple[dict[str, Any], ...]) -> Job | None:
+    """The job as the user's prompts made it; None when there were none."""
+    lengths = [event["prompt_tokens"] for event in events if event.get("prompt_tokens")]
+    if not lengths:
+        return None
+    new = [event["tokens"] for event in events if event["event"] == "decode"]
+    return replace(job, micro_batch_size=1, sequence_length=max(lengths), max_new_tokens=max(new, default=1))
 
 
 def figures(promise: Promise, measured: Measurement) -> tuple[Line, ...]:

@@ -80,5 +80,5 @@ def _options(options: Options, step: PlanStep) -> Options:
 
 
 def _base(plan: Plan) -> str | None:
-    """The folder the training began with, where it is on this machine: config, tokenizer, what adapters merge into."""
-    return plan.model.path or (plan.model.loader_repo if plan.main.job.method != "full" else None)
+    """What adapters merge into; a full training left its own config and tokenizer beside the weights."""
+    return None if plan.main.job.method == "full" else plan.model.path or plan.model.loader_repo

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plans import finetune, inference, plan_of
+from plans import TINY, finetune, inference, plan_of
 from running import HERE, apply
 from tiny import samples, tiny_model
 
@@ -109,6 +109,9 @@ def test_a_staged_plan_trains_converts_and_serves(base: Path, tmp_path: Path) ->
     events = served.outcome.events
     assert sum(event["event"] == "text" and event["end"] for event in events) == 2
     assert served.comparison.measurement.decode_tokens_per_second
+    # The record says what really ran: the longest prompt, one at a time, from a checkpoint.
+    work = served.record.workload
+    assert (work.micro_batch_size, work.sequence_length, work.load_from) == (1, 4, str(report.out))
     with pytest.raises(InputError, match="trained model would go"):
         check_output(read_plan(path), options)
 
@@ -205,6 +208,50 @@ def test_tied_weights_are_written_once(tmp_path: Path) -> None:
     report = convert(folder, tmp_path / "model", Options(dtype="bf16"))
     assert "lm_head.weight" not in tensors(tmp_path / "model")
     assert report.dtype == "bfloat16" and report.bytes == 2 * report.parameters
+
+
+def test_no_more_ram_is_taken_than_was_stated(tmp_path: Path) -> None:
+    """Sampled while 200 MB go through in files of 32 MB."""
+    import threading
+
+    from safetensors.torch import save_file
+
+    from advisor.execute.convert.target import target_of
+
+    folder = tmp_path / "wide"
+    folder.mkdir()
+    config = {**TINY, "architectures": ["LlamaForCausalLM"], "hidden_size": 1024, "intermediate_size": 2048,
+              "num_hidden_layers": 6, "vocab_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 16,
+              "dtype": "float32"}  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    _save_random(folder, target_of(folder).shapes, save_file)
+    before, peak, over = _own_memory(), 0, threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not over.wait(0.002):
+            peak = max(peak, _own_memory())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    report = convert(folder, tmp_path / "model", Options(shard=32 << 20))
+    over.set()
+    thread.join()
+    assert report.bytes > 200 << 20
+    assert peak - before < report.need.host_ram + (16 << 20)  # threads and buffers of the interpreter
+    assert report.need.host_ram < report.bytes / 3
+
+
+def _save_random(folder: Path, shapes: Any, save_file: Any) -> None:
+    import torch
+
+    save_file({name: torch.rand(shape) for name, shape in shapes.items()}, folder / "model.safetensors")
+
+
+def _own_memory() -> int:
+    """Bytes of this process that no file backs."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
 
 
 def test_pieces_of_a_parameter_are_cut_from_flat_groups_wherever_they_lie() -> None:

@@ -84,7 +84,7 @@ def convert(
     target = None if as_adapter else target_of(home)
     dtype = _TORCH[options.dtype] if options.dtype else _dtype(home, source, as_adapter)
     entries = list(source.entries.values()) if target is None else _ordered(source, target)
-    need = _need(entries, dtype, options.shard)
+    need = _need(entries, dtype, options.shard, merges=config is not None and not as_adapter)
     say(
         f"{_WORDS[source.kind]} of {source.ranks} rank(s): {len(entries)} tensors. Needs {format_bytes(need.host_ram)} "
         f"of host RAM (a file at a time) and {format_bytes(need.disk)} of disk."
@@ -192,13 +192,15 @@ def _ordered(source: Source, target: Target) -> list[Entry]:
     return [found[name] for name in target.shapes]
 
 
-def _need(entries: list[Entry], dtype: str, limit: int) -> Need:
-    """One file's tensors, once more while safetensors writes them, and the largest tensor in float32 when merging."""
+def _need(entries: list[Entry], dtype: str, limit: int, *, merges: bool) -> Need:
+    """The tensors of one file as they are written (safetensors adds no copy), and the largest tensor as it is read:
+    in float32, and once more for the change that a merge adds."""
     largest_file = max(sum(stored_bytes(entry, dtype) for entry in file) for file in cut(entries, dtype, limit))
     largest = max(entry.numel for entry in entries)
     return Need(
-        host_ram=2 * largest_file + 8 * largest, disk=sum(stored_bytes(entry, dtype) for entry in entries)
-    )  # fmt: skip
+        host_ram=largest_file + (8 if merges else 4) * largest,
+        disk=sum(stored_bytes(entry, dtype) for entry in entries),
+    )
 
 
 def _check_room(need: Need, out: Path, force: bool) -> None:

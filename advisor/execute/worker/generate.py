@@ -166,7 +166,7 @@ def _answer(model: Any, words: Any, device: Any, prompt: str, count: int, status
     _synchronize()
     new = output.shape[1] - (0 if model.config.is_encoder_decoder else inputs["input_ids"].shape[1])
     if times:
-        status.write("prefill", seconds=times[0] - start)
+        status.write("prefill", seconds=times[0] - start, prompt_tokens=int(inputs["input_ids"].shape[1]))
     if len(times) > 1:
         rate = (len(times) - 1) / max(times[-1] - times[0], 1e-9)
         status.write("decode", tokens_per_second=rate, seconds=times[-1] - start, tokens=int(new))
