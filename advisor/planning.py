@@ -29,7 +29,7 @@ from advisor.plan import (
     TraceStep,
 )
 from advisor.strategies.registry import STRATEGIES
-from advisor.strategies.search import exact
+from advisor.strategies.search import exact, near_limit
 
 FALLBACKS = 2
 _PACKAGES = ("torch", "transformers", "accelerate", "deepspeed", "peft", "bitsandbytes")
@@ -145,10 +145,12 @@ def _fallbacks(model: ModelSpec, machine: HardwareProfile, decision: Decision) -
             return
         if other.budget is None or not other.budget.gpus or other.budget.fullest.needed >= limit:
             continue
-        replayed = exact(other, model, machine)
-        if replayed.fits:
+        assert other.job is not None
+        # Far from the cards' limits the formula decides the same, and a replay costs seconds.
+        found = exact(other, model, machine) if near_limit(machine, other.job, other.budget) else other
+        if found.fits:
             left -= 1
-            yield replayed
+            yield found
 
 
 def step_of(model: ModelSpec, machine: HardwareProfile, candidate: Candidate) -> PlanStep:
