@@ -220,6 +220,8 @@ class Combiner:
             (root is not None and str(root.plain("distributed_type")).upper() == "DEEPSPEED")
             or "use_deepspeed" in flags or "zero_stage" in flags
         )  # fmt: skip
+        wants = flags.get("zero3_init_flag") or listed.get("zero3_init_flag")
+        init = wants is None or truth(wants.value) is not False
         environment = launch.environment if launch is not None else {}
         if (
             truth(_plain(environment.get("ACCELERATE_USE_DEEPSPEED")))
@@ -239,11 +241,11 @@ class Combiner:
             if fact is not None and fact.kind == "deepspeed":
                 self.used.add(id(fact.root))
                 stage, node = stage_of(fact.root)
-                yield Zero(stage=stage, node=node, config=fact.root, through="accelerate")
+                yield Zero(stage=stage, node=node, config=fact.root, through="accelerate", init=init)
             return
         said = flags.get("zero_stage") or listed.get("zero_stage")
         if said is not None:
-            yield Zero(stage=integer(said.value), node=said, config=None, through="accelerate")
+            yield Zero(stage=integer(said.value), node=said, config=None, through="accelerate", init=init)
 
     def from_calls(self, run: Run) -> Iterator[Zero]:
         """deepspeed.initialize, zero.Init, HfDeepSpeedConfig and DeepSpeedPlugin with a config that can be read."""

@@ -18,7 +18,8 @@ class Zero:
     """One use of DeepSpeed. ``node`` is where the stage stands; ``config`` the DeepSpeed config when one was found.
 
     ``through`` says who reads it: arguments (the Trainer), accelerate, initialize, plugin, or hf (HfDeepSpeedConfig).
-    ``call`` is the script's call that names it; None when it comes from outside of the script.
+    ``call`` is the script's call that names it; None when it comes from outside of the script. ``init`` is False where
+    accelerate's zero3_init_flag is off.
     """
 
     stage: int | None
@@ -26,6 +27,12 @@ class Zero:
     config: Node | None
     through: str
     call: Call | None = None
+    init: bool = True
+
+    @property
+    def at_load(self) -> bool:
+        """Whether from_pretrained knows of it: not when zero3_init_flag is off, nor of deepspeed.initialize later on."""
+        return self.init and self.through != "initialize"
 
     def said(self) -> str:
         """Where the stage was found, for a message: ``stage 3 in ds.json, line 4``."""

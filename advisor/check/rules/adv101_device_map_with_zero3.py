@@ -25,6 +25,8 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
                     f"device_map cannot be told without running; with ZeRO-3 ({zero.said()}) it must be None",
                 )
                 continue
+            if not zero.at_load and kind in ("single", "rank"):
+                continue  # the load does not know of ZeRO-3: it puts the model on one card, which is then sharded
             before = True if load.inside else configured_before(run, load.call)
             if before is False and kind in ("single", "rank"):
                 continue  # nothing is raised then: ADV106

@@ -23,7 +23,7 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
         for load in loads(run):
             zero = run.zero3_at(load.call)
             node = load.get(run, "low_cpu_mem_usage")
-            if node is None or zero is None or truth(node.value) is not True:
+            if node is None or zero is None or not zero.at_load or truth(node.value) is not True:
                 continue
             mapped = spread(load.get(run, "device_map")) != "none"
             if mapped or (not load.inside and configured_before(run, load.call) is False):

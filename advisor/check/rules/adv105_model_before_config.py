@@ -14,7 +14,7 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
     for run in project.runs:
         for load in loads(run):
             zero = run.zero3_at(load.call)
-            if zero is None or zero.through == "initialize":
+            if zero is None or not zero.at_load:
                 continue
             if load.inside or configured_before(run, load.call) is not False:
                 continue

@@ -15,7 +15,13 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
         for load in loads(run):
             zero = run.zero3_at(load.call)
             node = load.get(run, "device_map")
-            if node is None or zero is None or load.inside or spread(node) not in ("single", "rank"):
+            if (
+                node is None
+                or zero is None
+                or not zero.at_load
+                or load.inside
+                or spread(node) not in ("single", "rank")
+            ):
                 continue
             if configured_before(run, load.call) is False:
                 yield finding(

@@ -35,7 +35,7 @@ def check(project: Project) -> Iterator[Finding | Doubt]:
 def _initialize(run: Run, named: Node, kind: str) -> Iterator[Finding]:
     for call in run.script.named("initialize") if run.script is not None else ():
         node = run.value(call.get("optimizer"))
-        if "deepspeed" in call.name and node is not None and node.value is not None:
+        if "deepspeed" in call.name and node is not None and isinstance(node.value, Called):
             yield finding(
                 RULE, node,
                 f"optimizer= is given to deepspeed.initialize, whose config names {kind} ({place(named)}): the "
@@ -74,7 +74,7 @@ def _trainer(run: Run, named: Node, kind: str) -> Iterator[Finding]:
         if call.last.endswith("Trainer"):
             node = run.value(call.get("optimizers"))
             first = node.value[0] if node is not None and isinstance(node.value, tuple) and node.value else None
-            if first is not None and (isinstance(first.value, Called) or first.value is UNKNOWN) and node is not None:
+            if first is not None and isinstance(first.value, Called) and node is not None:
                 yield finding(
                     RULE,
                     node,
