@@ -104,8 +104,12 @@ class Zero3:
     def _load(self) -> None:
         rank, kept = self.rank, {}
         rank.phase("load")
+        # Without zero.Init the engine first puts the whole model on the card (DeepSpeedEngine._configure_distributed_model).
+        made = (
+            [] if self.job.zero_init else [rank.alloc(shard.elements * shard.width, "weights") for shard in self.shards]
+        )
         for number, shard in enumerate(self.shards):
-            whole = rank.alloc(shard.elements * shard.width, "weights")
+            whole = made[number] if made else rank.alloc(shard.elements * shard.width, "weights")
             mine = rank.alloc(self.share(number) * shard.width, "weights")  # an offloaded one leaves by way of the card
             rank.free(whole)
             if shard.away:
