@@ -12,7 +12,7 @@ from advisor.check.values import Called, Node
 class Call:
     """One call of a script. ``order`` counts in the order of running inside its ``flow``; calls of different flows have
     none. ``maybe`` says that it stands in a branch or loop. ``function`` names the function around it, "" for the module,
-    ``owner`` the class whose method that is.
+    ``owner`` the class whose method that is. ``kept`` False: a statement of its own, so what it returns is gone at once.
     """
 
     called: Called
@@ -22,6 +22,7 @@ class Call:
     order: int
     function: str
     owner: str = ""
+    kept: bool = True
 
     @property
     def last(self) -> str:

@@ -68,6 +68,7 @@ class _Reader:
         self.evaluator = Evaluator(path, text, lines)
         self.found: list[Call] = []
         self.given: dict[int, tuple[str, ...]] = {}
+        self.statements: set[int] = set()  # calls that stand alone
         self.prepare()
 
     def prepare(self) -> None:
@@ -79,6 +80,8 @@ class _Reader:
                 loads[node.id] += 1
             elif isinstance(node, ast.ClassDef):
                 evaluator.classes[node.name] = node
+            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                self.statements.add(id(node.value))
         functions: Counter[str] = Counter()
         for scope in self.scopes:
             if scope.node is not None:
@@ -211,7 +214,8 @@ class _Reader:
         if not isinstance(found.value, Called):
             return None
         function = scope.node.name if isinstance(scope.node, (ast.FunctionDef, ast.AsyncFunctionDef)) else ""
-        return Call(found.value, found, maybe, flow, order, function, scope.owner)
+        kept = id(node) not in self.statements
+        return Call(found.value, found, maybe, flow, order, function, scope.owner, kept)
 
     def environment(self) -> dict[str, Node]:
         """What ``os.environ["X"] = …`` and ``os.environ.setdefault`` set; unknown when set twice."""
