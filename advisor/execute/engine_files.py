@@ -14,7 +14,7 @@ from advisor.plan import PlanStep
 def write_engine_files(
     step: PlanStep, folder: Path, learning_rate: float | None = None, known: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Write the step's DeepSpeed json, accelerate yaml and device map; returns the places of a launch by name.
+    """Write the step's DeepSpeed json, accelerate yaml, environment and device map; returns the places of a launch by name.
 
     ``learning_rate`` replaces the one of the DeepSpeed json's optimizer; ``known`` fills "{master_addr}" and its like
     in the accelerate yaml.
@@ -34,6 +34,11 @@ def write_engine_files(
         values = _filled(step.accelerate, {**(known or {}), **places})
         write_whole(path, yaml.safe_dump(values, sort_keys=False))
         places["accelerate_config"] = str(path.absolute())
+    if step.launch.launcher == "deepspeed" and step.job.nodes > 1:
+        # The launcher hands other nodes only a few variables of its own choice, and those of this file.
+        path = folder / f"{step.name}.deepspeed_env"
+        write_whole(path, "".join(f"{key}={value}\n" for key, value in step.launch.environment.items()))
+        places["deepspeed_env"] = str(path.absolute())
     if step.device_map is not None:
         path = folder / f"{step.name}.device_map.json"
         write_whole(path, json.dumps(step.device_map, indent=2) + "\n")

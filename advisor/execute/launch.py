@@ -120,8 +120,13 @@ def command(step: PlanStep, payload: Sequence[str], places: Mapping[str, str], w
     def fill(word: str, *, strict: bool) -> str:
         for name, value in places.items():
             word = word.replace(f"{{{name}}}", value)
-        if strict and re.search(_PLACE, word):
-            raise InputError(where, "needs a value that is not known here", field="launch.argv", found=word)
+        missing = re.search(_PLACE, word) if strict else None
+        if missing:
+            flag = f"--{missing.group()[1:-1].replace('_', '-')}"
+            raise InputError(
+                where, "is for several nodes and needs a value that is not known here", field="launch.argv", found=word,
+                expected=f"{flag}, or --slurm FILE for a batch script",
+            )  # fmt: skip
         return word
 
     words = [fill(word, strict=True) for word in step.launch.argv[1:-1]]
@@ -130,5 +135,8 @@ def command(step: PlanStep, payload: Sequence[str], places: Mapping[str, str], w
         words = words[1:]
     return Command(
         argv=(*program, *words, *(fill(word, strict=False) for word in payload)),
-        environment=dict(step.launch.environment),
+        environment={
+            **step.launch.environment,
+            **({"DS_ENV_FILE": env} if (env := places.get("deepspeed_env")) else {}),
+        },
     )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from plans import TINY, finetune, inference, plan_of
 from running import HERE, apply, rehearse
-from tiny import samples, tiny_model
 
 from advisor.execute.find_batch import Tried, find_batch
 from advisor.execute.options import Hooks, Options
@@ -55,39 +53,35 @@ def test_a_plan_for_eager_attention_runs_eager(tmp_path: Path) -> None:
     assert result.outcome.ok, result.outcome
 
 
-def test_training_goes_on_from_a_checkpoint(tmp_path: Path) -> None:
-    base = tiny_model(tmp_path / "base")
-    options: dict[str, Any] = {"data": samples(tmp_path / "data.jsonl"), "packed": True, "steps": 2, "save_every": 1}
-    job = finetune(sequence_length=8)
-    assert apply(tmp_path / "run", job, path=base, options=options).outcome.ok
-    options |= {"steps": 3, "resume": tmp_path / "run" / "out" / "checkpoint-2"}
-    again = apply(tmp_path / "run", job, path=base, options=options)
-    assert again.outcome.ok, again.outcome
-    assert [event["step"] for event in again.outcome.events if event["event"] == "step"] == [3]
-
-
-@pytest.mark.parametrize(
-    ("strategy", "launcher", "more"),
-    [
-        ("zero2", "deepspeed", ("--deepspeed", "{deepspeed_config}")),
-        ("zero3", "accelerate", ()),
-    ],
-)
-def test_a_users_script_runs_under_the_launchers(
-    tmp_path: Path, strategy: str, launcher: str, more: tuple[str, ...]
-) -> None:
+def test_a_trainer_script_runs_under_accelerate_launch(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(TINY))
-    hosts = tmp_path / "hosts"
-    hosts.write_text("localhost slots=2\n")
     script = (
         str(SCRIPT), "--model", str(tmp_path), "--output_dir", str(tmp_path / "out"), "--max_steps", "2",
-        "--per_device_train_batch_size", "2", "--save_strategy", "no", "--length", "16", "--learning_rate", "1e-4", *more,
+        "--per_device_train_batch_size", "2", "--save_strategy", "no", "--length", "16", "--learning_rate", "1e-4",
     )  # fmt: skip
-    given = {"script": script, "launcher": launcher, "hostfile": hosts if launcher == "deepspeed" else None}
     said: list[str] = []
-    result = apply(tmp_path, finetune(strategy), Hooks(on_output=said.append), options=given)
+    given = {"script": script, "launcher": "accelerate"}
+    result = apply(tmp_path, finetune("zero3"), Hooks(on_output=said.append), options=given)
     assert result.outcome.ok, result.outcome
     assert "trained 2 steps" in "".join(said) and "DeepSpeedEngine" in "".join(said)
+
+
+def test_a_script_gets_its_ranks_and_files_from_the_deepspeed_launcher(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import json, os, sys\n"
+        "stage = json.load(open(sys.argv[2]))['zero_optimization']['stage']\n"
+        "print(sys.argv[1], 'stage', stage, 'rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], flush=True)\n"
+    )
+    hosts = tmp_path / "hosts"
+    hosts.write_text("localhost slots=2\n")
+    said: list[str] = []
+    words = (str(script), "--deepspeed", "{deepspeed_config}")
+    given = {"script": words, "launcher": "deepspeed", "hostfile": hosts}
+    result = apply(tmp_path, finetune("zero2"), Hooks(on_output=said.append), options=given)
+    assert result.outcome.ok, result.outcome
+    for rank in (0, 1):
+        assert f"--deepspeed stage 2 rank {rank} of 2" in "".join(said)
 
 
 def _tried(size: int, edge: int, ending: str = "oom") -> Tried:

@@ -30,9 +30,16 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_model(tmp_path_factory.mktemp("base"))
 
 
-def trained(folder: Path, base: Path, strategy: str, **job: Any) -> Path:
+def trained(folder: Path, base: Path, strategy: str, more: dict[str, Any] | None = None, **job: Any) -> Path:
     data = samples(folder / "data.jsonl")
-    options = {"data": data, "output": folder / "out", "steps": 2, "save_every": 2, "learning_rate": 0.01}
+    options = {
+        "data": data,
+        "output": folder / "out",
+        "steps": 2,
+        "save_every": 2,
+        "learning_rate": 0.01,
+        **(more or {}),
+    }
     result = apply(folder, finetune(strategy, **job), path=base, options=options)
     assert result.outcome.ok, result.outcome
     return folder / "out"
@@ -89,6 +96,16 @@ def test_zero3_trains_converts_and_serves_spilled_with_the_same_logits(zero3: Pa
     assert torch.equal(whole, logits(zero3))
 
 
+def test_training_goes_on_from_a_zero3_checkpoint(zero3: Path, base: Path, tmp_path: Path) -> None:
+    options = {
+        "data": samples(tmp_path / "data.jsonl", count=30), "packed": True, "steps": 3, "save_every": 100,
+        "learning_rate": 0.01, "resume": zero3 / "checkpoint-2",
+    }  # fmt: skip
+    result = apply(tmp_path / "run", finetune("zero3"), path=base, options=options)
+    assert result.outcome.ok, result.outcome
+    assert {event["step"] for event in result.outcome.events if event["event"] == "step"} == {3}
+
+
 def test_a_staged_plan_trains_converts_and_serves(base: Path, tmp_path: Path) -> None:
     places = {"model.embed_tokens": "cpu", "model.layers.0": "cpu", "model.layers.1": "disk", "model.norm": "cpu",
               "model.rotary_emb": "cpu", "lm_head": "cpu"}  # fmt: skip
@@ -117,7 +134,9 @@ def test_a_staged_plan_trains_converts_and_serves(base: Path, tmp_path: Path) ->
 
 
 def test_zero2_shards_are_the_trained_model(base: Path, tmp_path: Path) -> None:
-    output = trained(tmp_path, base, "zero2")
+    hosts = tmp_path / "hosts"
+    hosts.write_text("localhost slots=2\n")
+    output = trained(tmp_path, base, "zero2", {"launcher": "deepspeed", "hostfile": hosts})
     report = convert(output / "checkpoint-2", tmp_path / "model")
     assert report.kind == "zero2"
     assert same(tensors(tmp_path / "model"), tensors(output))

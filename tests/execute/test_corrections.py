@@ -89,21 +89,26 @@ def test_a_broken_archive_is_named_and_left_out(own_archive: Path) -> None:
 
 def test_an_applied_run_keeps_what_was_said_before_any_correction(tmp_path: Path, own_archive: Path) -> None:
     machine = HardwareProfile(name="cpu", here=True, host=Host(name="node-1", memory_available=8 << 30))
-    plan = plan_of(finetune(), promise=Promise(gpus=(), host_ram=1, host_ram_load=1, step_seconds=0.5))
+    plan = plan_of(finetune(), promise=Promise(gpus=(), host_ram=1, host_ram_load=1))
     path = tmp_path / "plan.json"
-    for expected in (1, 2):
-        corrected = corrected_by_own_runs(machine)
-        write_plan(plan.model_copy(update={"hardware": corrected}), path)
-        read = read_plan(path)
-        # What a corrected plan promises is the raw figure times the factor.
-        factor = corrected.corrections[0].time if corrected.corrections else 1.0
-        step = read.main.model_copy(
-            update={"promise": read.main.promise.model_copy(update={"step_seconds": 0.5 * factor})}
-        )
-        result = apply_step(read, path, step, Options(rehearse=True, output=tmp_path / "out"), machine)
-        assert result.kept_in == own_archive
-        kept = read_records(own_archive)
-        assert len(kept) == expected
-        assert kept[-1].predicted is not None and kept[-1].predicted.step_seconds == pytest.approx(0.5)
-        assert kept[-1].machine == "node-1: no GPU"
-        assert kept[-1].unknown_fields == ()
+    for _ in range(2):
+        archive.keep(
+            RunRecord.of(
+                finetune(), Measurement(outcome="ok", step_seconds=1.0), id="one", model="m", hardware="cpu",
+                predicted=Prediction(step_seconds=0.5), machine="node-1: no GPU",
+            )
+        )  # fmt: skip
+    corrected = corrected_by_own_runs(machine)
+    assert corrected.corrections[0].time == 2.0
+    # What a corrected plan promises is the raw figure times the factor.
+    promise = plan.main.promise.model_copy(update={"step_seconds": 0.25 * 2.0})
+    step = plan.main.model_copy(update={"promise": promise})
+    write_plan(plan.model_copy(update={"hardware": corrected, "steps": (step,)}), path)
+    read = read_plan(path)
+    result = apply_step(read, path, read.main, Options(rehearse=True, output=tmp_path / "out"), machine)
+    assert result.kept_in == own_archive
+    kept = read_records(own_archive)
+    assert len(kept) == 3 and kept[-1].predicted is not None
+    assert kept[-1].predicted.step_seconds == pytest.approx(0.25)
+    assert kept[-1].machine == "node-1: no GPU"
+    assert kept[-1].unknown_fields == ()

@@ -11,6 +11,7 @@ import pytest
 from plans import finetune, plan_of
 
 from advisor.errors import InputError
+from advisor.execute.apply import dry_run
 from advisor.execute.arguments import as_arguments
 from advisor.execute.launchers import with_launcher
 from advisor.execute.options import Options
@@ -111,3 +112,21 @@ def test_a_hostfile_must_fit_the_plan(tmp_path: Path) -> None:
         with_launcher(step, options)
     with pytest.raises(InputError, match="DeepSpeed"):
         with_launcher(step, Options(launcher="torchrun", hostfile=hosts))
+
+
+def test_other_nodes_get_the_plans_environment_and_what_is_missing_is_named(tmp_path: Path) -> None:
+    plan = plan_of(finetune("zero3", gpus=4, nodes=2))
+    path, hosts = tmp_path / "plan.json", tmp_path / "hosts"
+    write_plan(plan, path)
+    hosts.write_text("one slots=2\ntwo slots=2\n")
+    (command,) = dry_run(plan, path, Options(launcher="deepspeed", hostfile=hosts))
+    sent = Path(command.environment["DS_ENV_FILE"]).read_text().splitlines()
+    assert sent == [
+        f"{key}={value}" for key, value in plan.main.launch.environment.items() if key != "CUDA_VISIBLE_DEVICES"
+    ]
+    with pytest.raises(InputError, match="--master-addr"):
+        dry_run(plan, path, Options(launcher="accelerate", node_rank=1))
+    (command,) = dry_run(plan, path, Options(launcher="accelerate", node_rank=1, master_addr="one"))
+    assert {"--machine_rank=1", "--main_process_ip=one"} <= set(command.argv)
+    written = (tmp_path / "plan.files" / "train.accelerate.yaml").read_text()
+    assert "main_process_ip: one" in written and "{" not in written
