@@ -16,6 +16,7 @@ from advisor.check.settings import Settings
 
 MAX_BYTES = 1_000_000  # larger files are data, not something that a person configures a run with
 MAX_NOTEBOOK = 5_000_000  # a notebook carries its pictures
+MAX_LINES = 100_000  # shell scripts and requirements are written by hand, and each of their lines costs time
 MAX_FILES = 20_000
 # Folders that hold other people's code, or what tools write; so do hidden ones.
 _SKIPPED = frozenset(
@@ -76,7 +77,8 @@ class Read:
         try:
             file = Path(path)
             size = file.stat().st_size
-            limit = MAX_NOTEBOOK if file.suffix.lower() == ".ipynb" else MAX_BYTES
+            ending = file.suffix.lower()
+            limit = MAX_NOTEBOOK if ending == ".ipynb" else MAX_LINES if ending in (*_SHELLS, ".txt") else MAX_BYTES
             if not file.is_file():
                 reason = "is no regular file"
             elif size > limit:

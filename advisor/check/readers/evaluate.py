@@ -32,6 +32,7 @@ _ARITHMETIC: Final[dict[type[ast.operator], Callable[[float, float], float]]] = 
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
 }  # fmt: skip
 _ENDS = (ast.Return, ast.Yield, ast.YieldFrom)
+MAX_STORES = 200  # entries set one by one; each use of the name looks at all of them
 _SCALARS = (str, int, float, bool, bytes, type(None))
 
 
@@ -167,7 +168,7 @@ class Evaluator:
             return replace(value, value=replace(made, kwargs={**made.kwargs, **lost}))
         if not isinstance(value.value, (dict, tuple)):
             return value
-        if binding.changed:
+        if binding.changed or len(binding.stores) > MAX_STORES:
             return self.at(node, UNKNOWN)
         for store in binding.stores:
             ran = where is scope and store.block == binding.block and store.line < node.lineno
