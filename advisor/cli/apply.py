@@ -110,7 +110,7 @@ def _run(plan: Plan, path: Path, options: Options, as_json: bool) -> None:
 
     check_output(plan, options)
     result: Result | None = None
-    for end in apply_plan(plan, path, options, this_machine(), _hooks()):
+    for end in apply_plan(plan, path, options, this_machine(), _hooks(options)):
         if not isinstance(end, Result):
             show_conversion(end, as_json)
             continue
@@ -129,7 +129,7 @@ def _find_batch(plan: Plan, path: Path, options: Options, as_json: bool) -> None
     from advisor.report.run import show_batches
 
     tried: list[Tried] = []
-    for one in find_batch(plan, path, options, this_machine(), _hooks()):
+    for one in find_batch(plan, path, options, this_machine(), _hooks(options)):
         tried.append(one)
         typer.echo(f"micro batch {one.micro_batch_size}: {one.result.outcome.sentence}", err=True)
     show_batches(tried, as_json)
@@ -149,11 +149,11 @@ def _slurm(plan: Plan, path: Path, options: Options, slurm: Path, submit: bool) 
         typer.echo(room.submit(slurm))
 
 
-def _hooks() -> Hooks:
+def _hooks(options: Options) -> Hooks:
     from advisor.execute.options import Hooks
     from advisor.report.run import Live
 
-    live = Live()
+    live = Live(asks=options.interactive)
     return Hooks(
         on_event=live.event, on_tick=live.tick, on_output=live.output, say=lambda text: typer.echo(text, err=True)
     )  # fmt: skip

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 class Live:
     """One line on a terminal's stderr that says how far a run is; elsewhere each step has a line of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, asks: bool = False) -> None:
+        """``asks``: prompts come from the terminal, so a mark says when the next may be typed."""
         self._shown = shown()
+        self._asks = asks and sys.stdin.isatty()
         self._step = ""
         self._last = 0.0
 
@@ -30,10 +32,16 @@ class Live:
         if event["event"] == "step" and event["rank"] == 0:
             took = f", {format_seconds(event['seconds'])}" if event["seconds"] is not None else ""
             self._step = f"step {event['step']} of {event['total']}{took}"
-        if event["event"] == "text":
+        ready = event["event"] == "loaded" and event["rank"] == 0
+        if event["event"] == "text" or (ready and self._asks):
+            # From here on the line would be drawn over what is said.
             self.clear()
+            self._shown = False
         if event["event"] != "step" or not self._shown:
             show_event(event)
+        if self._asks and (ready or (event["event"] == "text" and event["end"])):
+            sys.stderr.write("> ")
+            sys.stderr.flush()
 
     def tick(self, peaks: Peaks, seconds: float) -> None:
         """Draw the line anew, twice a second."""
