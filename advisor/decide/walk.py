@@ -53,12 +53,13 @@ def shown(condition: Condition) -> str:
 
 
 def describe(step: Step) -> str:
-    """A step as a clause: the answer, and the condition that decided it with its values."""
-    failing = [condition for condition in step.conditions if not condition.holds]
-    decisive = failing or list(step.conditions)
+    """A step as a clause: the answer; for a no, the conditions that failed with their values."""
+    asked = f"{step.code} asked “{step.ask}”"
+    if step.answer:
+        return f"{asked}: yes, which comes first"
     seen = "; ".join(
         condition.text if condition.values == ((condition.text, "yes"),) else f"{condition.text} ({shown(condition)})"
-        for condition in decisive
+        for condition in step.conditions
+        if not condition.holds
     )
-    verdict = "holds" if step.answer else "does not hold"
-    return f"{step.code} asked “{step.ask}”: {'yes' if step.answer else 'no'}, {seen} {verdict}"
+    return f"{asked}: no, {seen} does not hold"

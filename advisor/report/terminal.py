@@ -204,6 +204,8 @@ def advice_view(advice: Advice, written: Path | None, width: int) -> Group:
                 out.extend(_engine(phase.estimators))
             if phase.advice:
                 out += [_heading(f"Advice for {phase.name}"), *_bullets(phase.advice)]
+        if (over := advice.plan.handover) is not None:
+            out += [_heading("Hand-over to serving"), *_bullets([over["how"], over["summary"], over["serving"]])]
     if written is not None:
         out.append(Text(f"\nWrote {written}. Run it with: advisor apply {written}", style="bold"))
     return Group(*out)

@@ -110,6 +110,8 @@ def _kernels(model: ModelSpec, machine: HardwareProfile, job: Job) -> Iterator[s
         yield "SDPA takes the memory-efficient kernel here: FlashAttention needs compute capability 8.0"
     elif job.attention == "sdpa" and job.precision == "fp32":
         yield "fp32 attention takes the memory-efficient kernel: FlashAttention computes in 16 bits"
+    elif job.attention == "sdpa" and new:
+        yield "SDPA runs FlashAttention's kernels on these cards: flash_attention_2 gains with padded or packed batches only"
 
 
 def _optimizer(machine: HardwareProfile, job: Job) -> Iterator[str]:

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from advisor.job import Job
 from advisor.memory.operators import Cost, attention_cost
 from advisor.memory.trace.recorder import Recorder
 
@@ -250,15 +249,19 @@ def cuda_kernels(recorder: Recorder) -> Iterator[None]:
 
 
 @contextmanager
-def experts_of(job: Job) -> Iterator[None]:
-    """Grouped products of experts exist for bf16 alone; other types run by transformers' own fallback."""
-    if job.load_dtype == "bf16" or importlib.util.find_spec("transformers.integrations.moe") is None:
+def grouped_experts() -> Iterator[None]:
+    """Grouped products of experts exist for bf16 weights alone; other types run by transformers' own fallback."""
+    if importlib.util.find_spec("transformers.integrations.moe") is None:
         yield
         return
     from transformers.integrations import moe
 
     before = moe._can_use_grouped_mm
-    moe._can_use_grouped_mm = lambda *_: False
+
+    def usable(x: Any, weight: Any, offsets: Any) -> bool:
+        return weight.dtype == torch.bfloat16 and bool(before(x, weight, offsets))
+
+    moe._can_use_grouped_mm = usable
     try:
         yield
     finally:

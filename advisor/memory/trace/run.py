@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from advisor.job import Job
 from advisor.memory.trace.build import build, cut_config, layer_lists
-from advisor.memory.trace.kernels import CudaAutocast, cuda_kernels, experts_of
+from advisor.memory.trace.kernels import CudaAutocast, cuda_kernels, grouped_experts
 from advisor.memory.trace.marks import mark_modules
 from advisor.memory.trace.quantized import adapt_quantized, prepare_for_kbit, quantize
 from advisor.memory.trace.recorder import Recorder
@@ -34,7 +34,13 @@ def run(model: ModelSpec, job: Job) -> Trace:
         made = build(model, config, job, "eager" if job.attention == "eager" else "sdpa")
         made = _adapt(made, job)
         recorder = Recorder()
-        with FakeTensorMode(allow_non_fake_inputs=True), recorder, cuda_kernels(recorder), _unpacked(), experts_of(job):
+        with (
+            FakeTensorMode(allow_non_fake_inputs=True),
+            recorder,
+            cuda_kernels(recorder),
+            _unpacked(),
+            grouped_experts(),
+        ):
             recorder.enter(Segment("load", 0, "", BEFORE))
             made = made.to_empty(device="cpu")
             _base(made, job).tie_weights()
