@@ -73,7 +73,9 @@ def main() -> int:
         searched = min(taken for taken, _ in runs)
         settled = min(recommend(question, flags)[0] for _ in range(options.repeat))
         with_search, without = with_search + searched, without + settled
-        print(f"{' '.join(question):60} {searched:5.1f} s, fixed {settled:5.1f} s: {searched / settled:.2f}", flush=True)
+        print(
+            f"{' '.join(question):60} {searched:5.1f} s, fixed {settled:5.1f} s: {searched / settled:.2f}", flush=True
+        )
     ratio = with_search / without
     print(f"all: {with_search:.1f} s with search, {without:.1f} s without: {ratio:.2f} times (bar {BAR})")
     return 1 if ratio > BAR else 0
