@@ -174,7 +174,7 @@ class Pairs:
 def pairs(runs: Sequence[Run]) -> Pairs:
     """All pairs of runs of the same job whose measured speed differs by over a fifth.
 
-    The same job is the same model and task, the same samples a step and tokens a sample, and the same kind of training
+    The same job is the same model and task on the same machine, the same samples a step and tokens a sample, and the same kind of training
     (all weights, or adapters). Runs that differ in nothing that a plan chooses for speed (allocator setting and cap
     alone) are repeats of one measurement, not a pair.
     """
@@ -208,7 +208,7 @@ def _same_job(run: Run) -> tuple[Any, ...]:
     job = run.job
     assert job is not None  # only predicted runs have a speed
     adapters = job.method in ("lora", "qlora")
-    return run.record.model, job.task, job.global_batch_size, job.sequence_length, adapters
+    return run.record.hardware, run.record.model, job.task, job.global_batch_size, job.sequence_length, adapters
 
 
 def _choice(run: Run) -> str:
