@@ -12,7 +12,7 @@ from advisor.hardware.profile import HardwareProfile
 from advisor.job import Job
 from advisor.memory.assemble import CUBLAS_WORKSPACE, CUBLAS_WORKSPACE_HOPPER
 from advisor.memory.budget import Budget, GpuBudget, Part
-from advisor.memory.engines.host import zero_host_ram
+from advisor.memory.engines.host import process_host_ram, zero_host_ram
 from advisor.memory.optimizer import is_embedding
 from advisor.memory.runtime import runtime_bytes
 from advisor.memory.single import HOST_PROCESS, is_hopper
@@ -134,7 +134,7 @@ def _host(job: Job, found: Outline) -> int:
     """Host bytes of one node: its processes and what DeepSpeed keeps there."""
     if job.strategy in ("zero2", "zero3"):
         return zero_host_ram(job, found.numel, found.trained).peak
-    return HOST_PROCESS * max(1, job.world_size // job.nodes)
+    return HOST_PROCESS if job.strategy == "single" else process_host_ram(job)
 
 
 def _disk(job: Job, found: Outline) -> int:

@@ -32,7 +32,7 @@ NEAR: Mapping[StrategyName, float] = {
     "single": 0.01, "device_map": 0.04, "tensor_parallel": 0.01, "ddp": 0.01, "zero2": 0.01, "zero3": 0.01,
 }  # fmt: skip
 _KEPT_OF_LAYER = 0.3
-NEAR_BYTES = 128 << 20  # what splitting costs small jobs
+NEAR_BYTES = 512 << 20  # what the formulas leave out of small jobs: splitting, and ZeRO's buffers in turn
 MAX_REPLAYS = 60  # of a whole search
 # Leaner ways to fine-tune all weights, dearest first: (precision, optimizer). What each gives up is said by the plan.
 _LEANER: tuple[tuple[Precision, str], ...] = (

@@ -37,7 +37,8 @@ def test_an_estimate_is_nearer_than_the_band_in_which_jobs_are_replayed(name: St
         assert len(ours.gpus) == len(replayed.gpus)
         room = 2 * replayed.fullest.needed
         assert abs(ours.fullest.needed - replayed.fullest.needed) <= max(NEAR[name] * room, NEAR_BYTES)
-        assert ours.host_ram == pytest.approx(replayed.host_ram, rel=0.02)
+        # Formulas round the whole share to a page-locked block, a replay each sub group's.
+        assert ours.host_ram == pytest.approx(replayed.host_ram, rel=0.02, abs=1 << 30)
         assert ours.disk == replayed.disk
 
 
