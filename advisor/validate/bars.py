@@ -174,9 +174,9 @@ class Pairs:
 def pairs(runs: Sequence[Run]) -> Pairs:
     """All pairs of runs of the same job whose measured speed differs by over a fifth.
 
-    The same job is the same model and task on the same machine, the same samples a step and tokens a sample, and the same kind of training
-    (all weights, or adapters). Runs that differ in nothing that a plan chooses for speed (allocator setting and cap
-    alone) are repeats of one measurement, not a pair.
+    The same job is the same model and task on the same machine, the same samples a step and tokens a sample, and the same
+    kind of training (all weights, or adapters). Runs that differ in nothing that a plan chooses for speed (allocator setting
+    and cap alone) are repeats of one measurement, not a pair.
     """
     right, wrong = 0, []
     timed = [(run, speed) for run in runs if (speed := _seconds(run)) is not None]
