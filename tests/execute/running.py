@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from plans import plan_of
+from tests.execute.plans import plan_of
 
 from advisor.execute.apply import Result, apply_step
 from advisor.execute.guard import RUN_ID

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from plans import TINY, finetune, inference, plan_of
-from running import HERE, apply, rehearse
+from tests.execute.plans import TINY, finetune, inference, plan_of
+from tests.execute.running import HERE, apply, rehearse
 
 from advisor.execute.find_batch import Tried, find_batch
 from advisor.execute.options import Hooks, Options

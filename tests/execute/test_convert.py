@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plans import TINY, finetune, inference, plan_of
-from running import HERE, apply
-from tiny import samples, tiny_model
+from tests.execute.plans import TINY, finetune, inference, plan_of
+from tests.execute.running import HERE, apply
+from tests.execute.tiny import samples, tiny_model
 
 from advisor.errors import InputError
 from advisor.execute.apply import Result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from plans import finetune, plan_of
+from tests.execute.plans import finetune, plan_of
 
 from advisor import archive
 from advisor.corrections import corrected_by_own_runs, fingerprint

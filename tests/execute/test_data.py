@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny import samples, tiny_tokenizer
+from tests.execute.tiny import samples, tiny_tokenizer
 
 from advisor.errors import InputError
 from advisor.execute.prompts import read_prompts

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plans import finetune, inference, plan_of
-from running import HERE, apply, left_over, rehearse
+from tests.execute.plans import finetune, inference, plan_of
+from tests.execute.running import HERE, apply, left_over, rehearse
 
 from advisor.errors import InputError
 from advisor.execute.apply import RefusedError, Result

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from plans import finetune, plan_of
+from tests.execute.plans import finetune, plan_of
 
 from advisor.errors import InputError
 from advisor.execute.apply import dry_run

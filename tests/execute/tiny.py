@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from plans import TINY
+from tests.execute.plans import TINY
 
 _TEMPLATE = "{% for message in messages %}{{ message['role'] }} {{ message['content'] }} {% endfor %}"
 

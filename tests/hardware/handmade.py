@@ -1,4 +1,4 @@
-"""Hand-made recordings of the traps people meet, built from public reports: ``python tests/hardware/handmade.py`` writes
+"""Hand-made recordings of the traps people meet, built from public reports: ``python -m tests.hardware.handmade`` writes
 them into ``recordings/handmade/``, where ``advisor probe --replay`` reads them. No machine gave these answers.
 """
 
@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from traps import GIB, card, readings
+from tests.hardware.traps import GIB, card, readings
 
 from advisor.hardware.probe import probe
 from advisor.hardware.readings import Recorder, Replay

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from handmade import FOLDER
-from traps import GIB, card, readings
+from tests.hardware.handmade import FOLDER
+from tests.hardware.traps import GIB, card, readings
 
 from advisor.advise import recommend
 from advisor.ask import ask

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from traps import GIB, card, readings
+from tests.hardware.traps import GIB, card, readings
 
 from advisor.hardware.load import load_profile
 from advisor.hardware.probe import probe

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from packaging.specifiers import SpecifierSet
-from traps import card, readings
+from tests.hardware.traps import card, readings
 
 from advisor.hardware.probe import probe
 from advisor.hardware.system import PACKAGES

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from traps import card, readings
+from tests.hardware.traps import card, readings
 
 from advisor.hardware.load import load_profile
 from advisor.hardware.measure import DISK, Trial, run_child, with_measured

@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from traps import GIB, readings
+from tests.hardware.traps import GIB, readings
 
 from advisor.hardware.probe import probe
 from advisor.hardware.system import read_packages

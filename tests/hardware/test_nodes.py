@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from traps import GIB, card, readings
+from tests.hardware.traps import GIB, card, readings
 
 from advisor.advise import recommend
 from advisor.ask import ask

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from traps import GIB, card, readings
+from tests.hardware.traps import GIB, card, readings
 
 from advisor.hardware.merge import join
 from advisor.hardware.probe import probe

@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-from handmade import FOLDER, RECORDS, save
-from traps import GIB
+from tests.hardware.handmade import FOLDER, RECORDS, save
+from tests.hardware.traps import GIB
 
 from advisor.hardware.load import load_profile
 from advisor.hardware.probe import probe

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from counting import counted
+from tests.models.counting import counted
 
 from advisor.job import Job
 from advisor.models.known import catalogue, find, nearest

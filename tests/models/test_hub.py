@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hub_stand_in import COMMIT, Repo, serve
+from tests.models.hub_stand_in import COMMIT, Repo, serve
 
 CONFIG = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 128,
