@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.execute.plans import plan_of
-
 from advisor.execute.apply import Result, apply_step
 from advisor.execute.guard import RUN_ID
 from advisor.execute.options import Hooks, Options
 from advisor.hardware.profile import HardwareProfile
 from advisor.job import Job
 from advisor.plan import read_plan, write_plan
+from tests.execute.plans import plan_of
 
 HERE = HardwareProfile(name="cpu")
 

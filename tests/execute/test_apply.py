@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.execute.plans import TINY, finetune, inference, plan_of
-from tests.execute.running import HERE, apply, rehearse
 
 from advisor.execute.find_batch import Tried, find_batch
 from advisor.execute.options import Hooks, Options
 from advisor.plan import read_plan, write_plan
+from tests.execute.plans import TINY, finetune, inference, plan_of
+from tests.execute.running import HERE, apply, rehearse
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "examples" / "train.py"
 

@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.execute.plans import TINY, finetune, inference, plan_of
-from tests.execute.running import HERE, apply
-from tests.execute.tiny import samples, tiny_model
 
 from advisor.errors import InputError
 from advisor.execute.apply import Result
@@ -23,6 +20,9 @@ from advisor.execute.options import Hooks
 from advisor.execute.options import Options as Apply
 from advisor.execute.phases import apply_plan, check_output
 from advisor.plan import read_plan, write_plan
+from tests.execute.plans import TINY, finetune, inference, plan_of
+from tests.execute.running import HERE, apply
+from tests.execute.tiny import samples, tiny_model
 
 
 @pytest.fixture(scope="module")

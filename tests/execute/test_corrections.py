@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.execute.plans import finetune, plan_of
 
 from advisor import archive
 from advisor.corrections import corrected_by_own_runs, fingerprint
@@ -18,6 +17,7 @@ from advisor.models.resolve import resolve
 from advisor.plan import Promise, read_plan, write_plan
 from advisor.record import Measurement, Prediction, RunRecord, read_records
 from advisor.timing.predict import predict_time
+from tests.execute.plans import finetune, plan_of
 
 
 @pytest.fixture(autouse=True)

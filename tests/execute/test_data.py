@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.execute.tiny import samples, tiny_tokenizer
 
 from advisor.errors import InputError
 from advisor.execute.prompts import read_prompts
 from advisor.execute.worker.data import IGNORED, read_samples, rows, tokenize
+from tests.execute.tiny import samples, tiny_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.execute.plans import finetune, inference, plan_of
-from tests.execute.running import HERE, apply, left_over, rehearse
 
 from advisor.errors import InputError
 from advisor.execute.apply import RefusedError, Result
@@ -21,6 +19,8 @@ from advisor.execute.options import Hooks, Options
 from advisor.execute.phases import apply_plan, offer
 from advisor.execute.worker.main import _cause
 from advisor.plan import PlanLaunch, Promise, PromisedGpu, read_plan, write_plan
+from tests.execute.plans import finetune, inference, plan_of
+from tests.execute.running import HERE, apply, left_over, rehearse
 
 
 def script(folder: Path, text: str) -> tuple[str, ...]:

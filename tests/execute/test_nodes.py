@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.execute.plans import finetune, plan_of
 
 from advisor.errors import InputError
 from advisor.execute.apply import dry_run
@@ -17,6 +16,7 @@ from advisor.execute.launchers import with_launcher
 from advisor.execute.options import Options
 from advisor.execute.slurm import batch_script, submit, write_batch_script
 from advisor.plan import Plan, Promise, PromisedGpu, write_plan
+from tests.execute.plans import finetune, plan_of
 
 _PROGRAMS = {
     "scontrol": "echo localhost\n",

@@ -7,10 +7,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.hardware.traps import GIB, card, readings
-
 from advisor.hardware.probe import probe
 from advisor.hardware.readings import Recorder, Replay
+from tests.hardware.traps import GIB, card, readings
 
 FOLDER = Path(__file__).parent / "recordings" / "handmade"
 CG = "/sys/fs/cgroup"

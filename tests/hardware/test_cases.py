@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.hardware.handmade import FOLDER
-from tests.hardware.traps import GIB, card, readings
 
 from advisor.advise import recommend
 from advisor.ask import ask
@@ -22,6 +20,8 @@ from advisor.software.known_bad import find
 from advisor.strategies import launch, limits
 from advisor.strategies.advice import advice
 from advisor.strategies.placement import place
+from tests.hardware.handmade import FOLDER
+from tests.hardware.traps import GIB, card, readings
 
 CASES = {
     case["id"]: case

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.hardware.traps import GIB, card, readings
 
 from advisor.hardware.load import load_profile
 from advisor.hardware.probe import probe
 from advisor.hardware.profile import HardwareProfile
 from advisor.hardware.readings import Recorder, Replay
+from tests.hardware.traps import GIB, card, readings
 
 SLICE = {
     "name": "NVIDIA H200 MIG 1g.18gb", "uuid": "MIG-1111-2222",

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from packaging.specifiers import SpecifierSet
-from tests.hardware.traps import card, readings
 
 from advisor.hardware.probe import probe
 from advisor.hardware.system import PACKAGES
 from advisor.software.known_bad import find, table
+from tests.hardware.traps import card, readings
 
 DEEPSPEED, TRAINER = {"deepspeed", "trainer"}, {"trainer"}
 PRO = "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"

@@ -7,12 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.hardware.traps import card, readings
-
 from advisor.hardware.load import load_profile
 from advisor.hardware.measure import DISK, Trial, run_child, with_measured
 from advisor.hardware.probe import probe
 from advisor.hardware.profile import Measured
+from tests.hardware.traps import card, readings
 
 
 def arguments(folder: Path) -> str:

@@ -9,10 +9,10 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from tests.hardware.traps import GIB, readings
 
 from advisor.hardware.probe import probe
 from advisor.hardware.system import read_packages
+from tests.hardware.traps import GIB, readings
 
 V2 = "31 23 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw"
 V1 = "32 23 0:28 {root} /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory"

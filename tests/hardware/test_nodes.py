@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.hardware.traps import GIB, card, readings
 
 from advisor.advise import recommend
 from advisor.ask import ask
@@ -18,6 +17,7 @@ from advisor.errors import InputError, RunError
 from advisor.hardware.merge import join, probe_hosts, read_hostfile
 from advisor.hardware.probe import probe
 from advisor.hardware.profile import HardwareProfile, Measured
+from tests.hardware.traps import GIB, card, readings
 
 MEASURED = Measured(date="2026-12-01", method="by hand", host_to_gpu=50e9, context_bytes=700, nccl_bytes=300)
 

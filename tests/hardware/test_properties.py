@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.hardware.traps import GIB, card, readings
 
 from advisor.hardware.merge import join
 from advisor.hardware.probe import probe
 from advisor.hardware.visible import visible_devices
+from tests.hardware.traps import GIB, card, readings
 
 CG = "/sys/fs/cgroup"
 V2 = f"31 23 0:27 / {CG} rw - cgroup2 cgroup2 rw"

@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.hardware.handmade import FOLDER, RECORDS, save
-from tests.hardware.traps import GIB
 
 from advisor.hardware.load import load_profile
 from advisor.hardware.probe import probe
 from advisor.hardware.profile import HardwareProfile
 from advisor.hardware.readings import Replay
+from tests.hardware.handmade import FOLDER, RECORDS, save
+from tests.hardware.traps import GIB
 
 REAL = FOLDER.parent
 MIB = 1 << 20

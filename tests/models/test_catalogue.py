@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.models.counting import counted
 
 from advisor.job import Job
 from advisor.models.known import catalogue, find, nearest
 from advisor.models.spec import ModelSpec
+from tests.models.counting import counted
 
 
 @pytest.mark.parametrize("repo", sorted(catalogue()))
